@@ -1,0 +1,106 @@
+"""`memory://`: the model itself behind `async`. For tests and simulations; it forgets everything when it ends."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from turntake.buffer.store import History, Letters, Page, Query, Store
+from turntake.clock import Clock
+from turntake.rules.key import ConversationKey
+from turntake.rules.model import Append, Appended, Claim, Letter, Model, Snapshot, TurnRecord, letter_of
+from turntake.rules.turn import Conversation, Progress, Settlement, Touch
+from turntake.rules.waiting import Rules
+
+
+class MemoryStore(Store):
+    """No await in it ever yields, so every verb is atomic."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.model = Model()
+        self.history = _MemoryHistory(self.model)
+        self.letters = _MemoryLetters(self.model, clock)
+
+    @classmethod
+    def open(cls, url: str, clock: Clock) -> Self:
+        return cls(clock)
+
+    async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
+        return self.model.append(arrivals, self.clock.now())
+
+    async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
+        return self.model.touch(key, order, rules, self.clock.now())
+
+    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+        return self.model.claim(limit, lease_ms, self.clock.now())
+
+    async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+        return self.model.extend([(claim.key, claim.epoch) for claim in claims], lease_ms, self.clock.now())
+
+    async def save(self, claim: Claim, progress: Progress) -> bool:
+        return self.model.save(claim.key, claim.epoch, progress)
+
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        return self.model.settle(claim.key, claim.epoch, claim.turn.id, settlement, self.clock.now())
+
+    async def next_due(self) -> int | None:
+        return self.model.next_due()
+
+    async def find(self, key: ConversationKey) -> Snapshot | None:
+        return self.model.find(key)
+
+
+class _MemoryHistory(History):
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    async def turn(self, turn_id: str) -> TurnRecord | None:
+        return self._model.turn(turn_id)
+
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
+        records = (self._model.turn(turn_id) for turn_id, owner in self._model.owners.items() if owner == key)
+        newest_first = sorted((r for r in records if r), key=_sealed_at, reverse=True)
+        return newest_first[:limit]
+
+    async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
+        found = [item for item in self._model.conversations.items() if _matches(query, *item)]
+        found.sort(key=lambda item: (item[1].due_at is None, item[1].due_at or 0))
+        start = int(query.cursor or 0)
+        items = tuple(found[start : start + query.limit])
+        more = start + query.limit < len(found)
+        return Page(items, str(start + query.limit) if more else "")
+
+    async def forget(self, before: int) -> int:
+        return self._model.forget(before)
+
+
+class _MemoryLetters(Letters):
+    def __init__(self, model: Model, clock: Clock) -> None:
+        self._model = model
+        self._clock = clock
+
+    async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
+        newest_first = [letter_of(self._model.owners[id], c, ()) for id, c in self._model.letters.items()][::-1]
+        start = int(cursor or 0)
+        more = start + limit < len(newest_first)
+        return Page(tuple(newest_first[start : start + limit]), str(start + limit) if more else "")
+
+    async def get(self, letter_id: str) -> Letter | None:
+        return self._model.letter(letter_id)
+
+    async def retry(self, letter_id: str) -> Conversation | None:
+        return self._model.retry_letter(letter_id, self._clock.now())
+
+    async def discard(self, letter_id: str) -> bool:
+        return self._model.discard_letter(letter_id)
+
+
+def _sealed_at(record: TurnRecord) -> int:
+    return record.turn.claimed_at if record.turn else record.closed.at if record.closed else 0
+
+
+def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:
+    return (
+        query.state in ("", conversation.state)
+        and query.tenant in ("", key.tenant)
+        and query.channel in ("", key.channel)
+    )

@@ -1,0 +1,1 @@
+"""`sqlite:///path`: durable, one machine, no set-up."""

@@ -1,0 +1,189 @@
+"""Reads, on a connection of their own, so that they never wait for a commit."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from turntake.buffer.sqlite.queries import one, rows
+from turntake.buffer.sqlite.transaction import Transaction, decode_closed, decode_conversation, messages_in
+from turntake.buffer.sqlite.writer import Writer
+from turntake.buffer.store import History, Letters, Page, Query
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import in_order
+from turntake.rules.model import Letter, Snapshot, TurnRecord, letter_of
+from turntake.rules.turn import Conversation, oldest_open
+
+FORGOTTEN_AT_ONCE = 500
+SCANNED_AT_ONCE = 1_000
+
+
+class SqliteReader:
+    """Each read sees one moment of the database. Short reads and long ones have a reader each."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        with self._lock:
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("COMMIT")
+
+    def next_due(self) -> int | None:
+        row = one(self.connection, "next_due")
+        return None if row is None else int(row[0])
+
+    def find(self, key: ConversationKey) -> Snapshot | None:
+        with self._snapshot():
+            row = one(self.connection, "load", str(key))
+            if row is None:
+                return None
+            conversation = decode_conversation(row[1])
+            head = oldest_open(conversation)
+            messages = messages_in(self.connection, row[0], head, conversation.next_seq - 1)
+            return Snapshot(key, conversation, messages)
+
+    def turn(self, turn_id: str) -> TurnRecord | None:
+        with self._snapshot():
+            row = one(self.connection, "turn", turn_id)
+            return None if row is None else self._record(turn_id, *row)
+
+    def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
+        with self._snapshot():
+            owner = one(self.connection, "load", str(key))
+            if owner is None:
+                return []
+            found = rows(self.connection, "turns", owner[0], limit)
+            return [record for row in found if (record := self._record(*row))]
+
+    def letter(self, letter_id: str) -> Letter | None:
+        with self._snapshot():
+            row = one(self.connection, "letter", letter_id)
+            if row is None:
+                return None
+            closed = decode_closed(row[1])
+            messages = in_order(messages_in(self.connection, row[0], closed.head, closed.tail))
+            return letter_of(self._key(row[0]), closed, messages)
+
+    def letters(self, limit: int, cursor: str) -> Page[Letter]:
+        at, number = _place(cursor, (2**62, 2**62))
+        with self._snapshot():
+            found = rows(self.connection, "letters", at, number, limit + 1)
+            items = tuple(letter_of(self._key(row[2]), decode_closed(row[3]), ()) for row in found[:limit])
+        return Page(items, f"{found[limit - 1][0]}-{found[limit - 1][1]}" if len(found) > limit else "")
+
+    def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
+        """Pages through those with a deadline, then through the idle ones; a filter may need several pages."""
+        found: list[tuple[ConversationKey, Conversation]] = []
+        cursor = query.cursor or "due-0-0"
+        while cursor:
+            page, cursor = self._page(query, cursor)
+            for place, key, body in page:
+                parsed = ConversationKey.parse(key)
+                if query.tenant not in ("", parsed.tenant) or query.channel not in ("", parsed.channel):
+                    continue
+                found.append((parsed, decode_conversation(body)))
+                if len(found) == query.limit:
+                    return Page(tuple(found), place)
+        return Page(tuple(found))
+
+    def _page(self, query: Query, cursor: str) -> tuple[list[tuple[str, str, bytes]], str]:
+        kind, _, rest = cursor.partition("-")
+        with self._snapshot():
+            if kind == "due" and query.state != "idle":
+                due_at, row = _place(rest, (0, 0))
+                found = rows(self.connection, "waiting_page", due_at, row, query.state, SCANNED_AT_ONCE)
+                page = [(f"due-{due}-{row}", key, body) for due, row, key, body in found]
+            elif query.state in ("", "idle"):
+                after = int(rest) if kind == "idle" else 0
+                found = rows(self.connection, "idle_page", after, SCANNED_AT_ONCE)
+                page = [(f"idle-{row}", key, body) for row, key, body in found]
+                kind = "idle"
+            else:
+                return [], ""
+        if len(page) == SCANNED_AT_ONCE:
+            return page, page[-1][0]
+        return page, "idle-0" if kind == "due" and query.state == "" else ""
+
+    def _record(self, turn_id: str, row: int, body: bytes | None) -> TurnRecord | None:
+        key, conversation = self._owner(row)
+        if body is not None:
+            closed = decode_closed(body)
+            messages = in_order(messages_in(self.connection, row, closed.head, closed.tail))
+            return TurnRecord(
+                key, turn_id, closed.status, closed.epoch, conversation.agent, closed.turn, messages, closed
+            )
+        turn = conversation.turn
+        if turn is None:
+            return None
+        messages = in_order(messages_in(self.connection, row, turn.head, turn.tail))
+        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, conversation.agent, turn, messages)
+
+    def _owner(self, row: int) -> tuple[ConversationKey, Conversation]:
+        found = one(self.connection, "load_by_id", row)
+        assert found is not None, "a turn's conversation is never deleted before it"
+        return ConversationKey.parse(found[0]), decode_conversation(found[1])
+
+    def _key(self, row: int) -> ConversationKey:
+        return self._owner(row)[0]
+
+
+class SqliteHistory(History):
+    """What happened, read from the turns table. Listings may take a while, so a thread reads them."""
+
+    def __init__(self, reader: SqliteReader, lister: SqliteReader, writer: Writer, transaction: Transaction) -> None:
+        self._reader = reader
+        self._lister = lister
+        self._writer = writer
+        self._transaction = transaction
+
+    async def turn(self, turn_id: str) -> TurnRecord | None:
+        return self._reader.turn(turn_id)
+
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
+        return await asyncio.to_thread(self._lister.turns, key, limit)
+
+    async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
+        return await asyncio.to_thread(self._lister.conversations, query)
+
+    async def forget(self, before: int) -> int:
+        return await self._writer.run(lambda: self._transaction.forget(before, FORGOTTEN_AT_ONCE))
+
+
+class SqliteLetters(Letters):
+    """The turns that ended as dead letters."""
+
+    def __init__(self, reader: SqliteReader, lister: SqliteReader, writer: Writer, transaction: Transaction) -> None:
+        self._reader = reader
+        self._lister = lister
+        self._writer = writer
+        self._transaction = transaction
+
+    async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
+        return await asyncio.to_thread(self._lister.letters, limit, cursor)
+
+    async def get(self, letter_id: str) -> Letter | None:
+        return self._reader.letter(letter_id)
+
+    async def retry(self, letter_id: str) -> Conversation | None:
+        return await self._writer.run(lambda: self._transaction.retry_letter(letter_id))
+
+    async def discard(self, letter_id: str) -> bool:
+        return await self._writer.run(lambda: self._transaction.discard_letter(letter_id))
+
+
+def _place(cursor: str, start: tuple[int, int]) -> tuple[int, int]:
+    if not cursor:
+        return start
+    first, _, second = cursor.partition("-")
+    return int(first), int(second)

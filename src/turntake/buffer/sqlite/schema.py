@@ -1,0 +1,63 @@
+"""Opening a database: connection settings and numbered migrations."""
+
+from importlib import resources
+from pathlib import Path
+
+import apsw
+
+from turntake.errors import ConfigurationError
+
+MIGRATIONS = resources.files(__package__) / "migrations"
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
+PAGE_CACHE_KIB = 32_768
+
+
+def connect(path: str) -> apsw.Connection:
+    """A connection on which a commit is durable once it returns."""
+    connection = apsw.Connection(path)
+    connection.set_busy_timeout(10_000)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+    return connection
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every migration's number and text, in order."""
+    files = sorted((entry for entry in MIGRATIONS.iterdir() if entry.name.endswith(".sql")), key=lambda e: e.name)
+    return [(int(entry.name.split("_")[0]), entry.read_text()) for entry in files]
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Brings the schema up to date. A database from a later release is refused, not guessed at."""
+    known = migrations()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = schema_version(connection)
+        if version > known[-1][0]:
+            raise ConfigurationError(
+                f"The database has schema {version}, this release knows {known[-1][0]}: install a newer turntake."
+            )
+        for number, text in known:
+            if number > version:
+                connection.execute(text)
+                connection.execute(f"PRAGMA user_version = {number}")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def schema_version(connection: apsw.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone() or (0,)
+    return int(version)
+
+
+def network_file_system(path: Path, mounts: str) -> str | None:
+    """The kind of network file system `path` lies on, given /proc/mounts: the write-ahead log does not work there."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        _, place, fstype, *_ = line.split()
+        if path.is_relative_to(place) and len(place) >= len(best):
+            best, kind = place, fstype
+    return kind if kind.startswith(NETWORK_FILE_SYSTEMS) else None

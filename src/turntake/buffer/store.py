@@ -1,0 +1,135 @@
+"""The port: what a store promises. Adapters live beside it and decide nothing of their own."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import msgspec
+
+from turntake.clock import Clock
+from turntake.rules.key import ConversationKey
+from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, TurnRecord
+from turntake.rules.turn import Conversation, Progress, Settlement, Touch
+from turntake.rules.waiting import Rules
+
+T = TypeVar("T")
+
+
+class Query(msgspec.Struct, frozen=True):
+    """Which conversations to list; an empty field means any."""
+
+    state: str = ""
+    tenant: str = ""
+    channel: str = ""
+    limit: int = 50
+    cursor: str = ""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some items, and the cursor for the next ones (empty at the end)."""
+
+    items: tuple[T, ...]
+    cursor: str = ""
+
+
+class History(ABC):
+    """What happened, and what is going on."""
+
+    @abstractmethod
+    async def turn(self, turn_id: str) -> TurnRecord | None:
+        """A turn, open or closed; None if there never was one or it has been forgotten."""
+
+    @abstractmethod
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
+        """The latest turns of a conversation, newest first."""
+
+    @abstractmethod
+    async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
+        """The conversations that match, those due first first; idle ones come last."""
+
+    @abstractmethod
+    async def forget(self, before: int) -> int:
+        """Drops turns closed earlier than `before` with their messages and ids; what is open or dead stays.
+
+        Returns how many; calls with a lot to drop do a bounded part of it.
+        """
+
+
+class Letters(ABC):
+    """The dead letters: messages that nobody answered, until somebody retries or discards them."""
+
+    @abstractmethod
+    async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
+        """The latest first, without their messages."""
+
+    @abstractmethod
+    async def get(self, letter_id: str) -> Letter | None:
+        """One letter with its messages."""
+
+    @abstractmethod
+    async def retry(self, letter_id: str) -> Conversation | None:
+        """Its messages wait in their conversation again, due at once; None if there is no such letter."""
+
+    @abstractmethod
+    async def discard(self, letter_id: str) -> bool:
+        """No longer a dead letter; the turn stays in the history."""
+
+
+class Store(ABC):
+    """Where buffers live. Every verb is atomic, durable once it returns, and decided by `rules/turn.py`.
+
+    A verb that cannot be carried out raises StoreUnavailable and changes nothing.
+    The store's clock is the only clock: no verb takes a time.
+    """
+
+    clock: Clock
+    history: History
+    letters: Letters
+
+    @abstractmethod
+    async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
+        """Buffers all messages, or none. An id its conversation already holds, or held of late, changes nothing."""
+
+    @abstractmethod
+    async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
+        """Carries out a sign or an order; None if the conversation is unknown."""
+
+    @abstractmethod
+    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+        """Takes up to `limit` due conversations, earliest first, none of which anybody else can hold.
+
+        A claim seals the messages waiting at that moment, or takes a sealed turn again whose retry is due or
+        whose lease ran out. It removes nothing.
+        """
+
+    @abstractmethod
+    async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+        """For each claim, whether it still holds; if so its lease runs `lease_ms` from now."""
+
+    @abstractmethod
+    async def save(self, claim: Claim, progress: Progress) -> bool:
+        """Keeps the answer before it leaves. False if the claim was lost: then nothing may leave."""
+
+    @abstractmethod
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        """Ends the claim; if messages wait, their deadline counts from the same step on.
+
+        False if the claim was lost. Settling again in the same way returns True and changes nothing.
+        """
+
+    @abstractmethod
+    async def next_due(self) -> int | None:
+        """The earliest deadline there is, of any kind."""
+
+    @abstractmethod
+    async def find(self, key: ConversationKey) -> Snapshot | None:
+        """A conversation with its unsettled messages."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None

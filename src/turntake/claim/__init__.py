@@ -1,0 +1,1 @@
+"""C: the turn is due, and exactly one worker takes it."""

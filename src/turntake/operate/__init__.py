@@ -1,0 +1,1 @@
+"""For those who run it: settings, command line, service, logs."""

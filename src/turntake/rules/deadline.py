@@ -1,0 +1,81 @@
+"""When is a person done? The one formula; every store computes the same.
+
+Each deadline carries its reason, so that "why did it wait?" always has an answer.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from turntake.rules.waiting import Rules
+
+Reason = Literal[
+    "silence",
+    "typing",
+    "window",
+    "waiting for more",
+    "max wait",
+    "max messages",
+    "capacity",
+    "off switch",
+    "activity",
+    "held",
+    "flushed",
+    "retried",
+]
+
+
+class Deadline(msgspec.Struct, frozen=True, array_like=True):
+    """The moment at which a conversation is due, and why then."""
+
+    at: int
+    reason: Reason
+
+
+class Decision(msgspec.Struct, frozen=True, array_like=True):
+    """One step of a turn's wait: at `at`, the deadline became `due_at` because of `reason`."""
+
+    at: int
+    due_at: int
+    reason: Reason
+
+
+def after_message(rules: Rules, count: int, first_at: int, previous_at: int | None, now: int) -> Deadline:
+    """The deadline of a buffer that just received its `count`-th message; `previous_at` is the arrival before it."""
+    if not rules.enabled:
+        return Deadline(now, "off switch")
+    if count >= rules.capacity:
+        return Deadline(now, "capacity")
+    if count >= rules.max_messages:
+        return Deadline(now, "max messages")
+    latest = first_at + rules.max_wait_ms
+    if count < rules.min_messages:
+        return Deadline(latest, "waiting for more")
+    due = _once_quiet(rules, first_at, previous_at, now)
+    return due if due.at <= latest else Deadline(latest, "max wait")
+
+
+def after_activity(rules: Rules, count: int, first_at: int, due: Deadline, composing_ms: int, now: int) -> Deadline:
+    """The deadline after a sign that the person still composes: pushed back, never forward, never past max wait."""
+    if rules.window_ms or not rules.enabled or count >= min(rules.max_messages, rules.capacity):
+        return due
+    pushed = Deadline(max(due.at, now + composing_ms), "activity")
+    latest = first_at + rules.max_wait_ms
+    if pushed.at > latest:
+        pushed = Deadline(latest, "max wait")
+    return pushed if pushed.at > due.at else due
+
+
+def after_composing(rules: Rules, due: Deadline, by_messages: Deadline, now: int) -> Deadline:
+    """The deadline once composing stopped: what the messages alone say, after a last silence in case one is coming."""
+    back = Deadline(max(by_messages.at, now + rules.silence_ms), by_messages.reason)
+    return back if back.at < due.at else due
+
+
+def _once_quiet(rules: Rules, first_at: int, previous_at: int | None, now: int) -> Deadline:
+    if rules.window_ms:
+        return Deadline(first_at + rules.window_ms, "window")
+    is_typing = previous_at is not None and now - previous_at < rules.typing_inference_ms
+    if is_typing and rules.typing_inference_ms > rules.silence_ms:
+        return Deadline(now + rules.typing_inference_ms, "typing")
+    return Deadline(now + rules.silence_ms, "silence")

@@ -1,0 +1,80 @@
+"""The key that isolates conversations from each other."""
+
+import re
+import unicodedata
+from typing import NamedTuple, Self
+
+PART_BYTES = 256
+PART_NAMES = ("tenant", "channel", "account", "conversation", "topic")
+
+_UNSAFE = re.compile(rb"[^A-Za-z0-9._@+-]")
+_ESCAPED = re.compile(rb"~([0-9A-F]{2})")
+
+
+class ConversationKey(NamedTuple):
+    """Who talks to whom about what. Two keys share a buffer only if all five parts are equal.
+
+    Written as `tenant:channel:account:conversation[:topic]`. Every byte that could be taken for syntax
+    (in a URL, a Redis key, a shell) is written as `~XX`, so no two keys have one spelling.
+    """
+
+    conversation: str
+    tenant: str = "default"
+    channel: str = "generic"
+    account: str = "default"
+    topic: str = ""
+
+    @classmethod
+    def of(cls, conversation: str, *, tenant: str = "", channel: str = "", account: str = "", topic: str = "") -> Self:
+        """The key with normalised parts; an empty part means its default. Raises ValueError and says which part."""
+        return cls(
+            conversation=_normal("conversation", conversation),
+            tenant=_normal("tenant", tenant or "default"),
+            channel=_normal("channel", channel or "generic"),
+            account=_normal("account", account or "default"),
+            topic=_normal("topic", topic) if topic else "",
+        )
+
+    @classmethod
+    def parse(cls, encoded: str) -> Self:
+        """The key behind its spelling. Raises ValueError unless `str()` would give the same spelling again."""
+        parts = [_unescape(part) for part in encoded.split(":")]
+        if len(parts) not in (4, 5):
+            raise ValueError("A conversation key reads tenant:channel:account:conversation, then :topic if any.")
+        tenant, channel, account, conversation = parts[:4]
+        topic = parts[4] if len(parts) == 5 else ""
+        key = cls.of(conversation, tenant=tenant, channel=channel, account=account, topic=topic)
+        if str(key) != encoded:
+            raise ValueError("This is not the canonical spelling of a conversation key.")
+        return key
+
+    def __str__(self) -> str:
+        parts = [self.tenant, self.channel, self.account, self.conversation]
+        if self.topic:
+            parts.append(self.topic)
+        return ":".join(map(_escape, parts))
+
+
+def _normal(name: str, part: str) -> str:
+    if part.isascii() and part.isprintable():
+        normal = part
+    else:
+        normal = unicodedata.normalize("NFC", part)
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in normal):
+            raise ValueError(f"`{name}` contains control characters; send printable text.")
+    if not normal:
+        raise ValueError(f"`{name}` is empty; it names the conversation's buffer and cannot be blank.")
+    if len(normal) * 4 > PART_BYTES and len(normal.encode()) > PART_BYTES:
+        raise ValueError(f"`{name}` is longer than {PART_BYTES} bytes; send a shorter id or its hash.")
+    return normal
+
+
+def _escape(part: str) -> str:
+    raw = part.encode()
+    if not _UNSAFE.search(raw):
+        return part
+    return _UNSAFE.sub(lambda match: b"~%02X" % match[0][0], raw).decode()
+
+
+def _unescape(part: str) -> str:
+    return _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()), part.encode()).decode()

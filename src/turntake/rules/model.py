@@ -1,0 +1,258 @@
+"""A whole store as a value: what every store must equal.
+
+`memory://` is this class behind `async`. It keeps conversations, messages, closed turns and dead letters in
+dictionaries and leaves every decision to `rules/turn.py`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from turntake.rules import turn as step
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message, in_order
+from turntake.rules.turn import Change, Closed, Conversation, Progress, SealedTurn, Settlement, State, Touch
+from turntake.rules.waiting import Rules
+
+
+class Append(msgspec.Struct, frozen=True):
+    """A message for a conversation, with the rules it arrives under."""
+
+    key: ConversationKey
+    message: Message
+    rules: Rules
+    agent: str = ""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What became of it. `interrupted` is the turn whose running answer this message stopped."""
+
+    status: Literal["buffered", "duplicate"]
+    state: State
+    waiting: int
+    due_at: int | None
+    reason: str | None
+    interrupted: str | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The exclusive, expiring, fenced right to answer one turn."""
+
+    key: ConversationKey
+    epoch: int
+    turn: SealedTurn
+    messages: tuple[Message, ...]
+    agent: str = ""
+
+    @property
+    def first_at(self) -> int:
+        return min(message.received_at for message in self.messages)
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One conversation with every message that is not settled yet, oldest first."""
+
+    key: ConversationKey
+    conversation: Conversation
+    messages: tuple[Message, ...]
+
+
+class TurnRecord(msgspec.Struct, frozen=True):
+    """A turn, open or closed, with its messages in order."""
+
+    key: ConversationKey
+    id: str
+    status: str
+    epoch: int
+    agent: str
+    turn: SealedTurn | None
+    messages: tuple[Message, ...]
+    closed: Closed | None = None
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter: messages that nobody answered, and why. Its id is the turn's."""
+
+    id: str
+    key: ConversationKey
+    at: int
+    reason: str
+    error: str
+    attempts: int
+    count: int
+    messages: tuple[Message, ...] = ()
+
+
+class Model:
+    """Every operation takes `now`; nothing here waits, fails or forgets by itself."""
+
+    def __init__(self) -> None:
+        self.conversations: dict[ConversationKey, Conversation] = {}
+        self.messages: dict[ConversationKey, dict[int, Message]] = {}
+        self.ids: dict[ConversationKey, set[str]] = {}
+        self.owners: dict[str, ConversationKey] = {}
+        self.closed: dict[str, Closed] = {}
+        self.letters: dict[str, Closed] = {}
+
+    def append(self, arrivals: Sequence[Append], now: int) -> list[Appended]:
+        return [self._append(arrival, now) for arrival in arrivals]
+
+    def touch(self, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Conversation | None:
+        before = self.conversations.get(key)
+        if before is None:
+            return None
+        return self._put(key, step.touch(before, key, order, rules, now))
+
+    def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
+        due = sorted(
+            (conversation.due_at, index, key)
+            for index, (key, conversation) in enumerate(self.conversations.items())
+            if conversation.due_at is not None and conversation.due_at <= now
+        )
+        return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
+
+    def extend(self, claims: Iterable[tuple[ConversationKey, int]], lease_ms: int, now: int) -> list[bool]:
+        return [self._keep(key, step.extend(self.conversations[key], epoch, lease_ms, now)) for key, epoch in claims]
+
+    def save(self, key: ConversationKey, epoch: int, progress: Progress) -> bool:
+        return self._keep(key, step.save(self.conversations[key], epoch, progress))
+
+    def settle(self, key: ConversationKey, epoch: int, turn: str, settlement: Settlement, now: int) -> bool:
+        """Whether the settlement stands; repeating one's own changes nothing and says so."""
+        change = step.settle(self.conversations[key], epoch, settlement, now)
+        if change is None:
+            closed = self.closed.get(turn)
+            return closed is not None and step.is_same(closed, epoch, settlement)
+        self._put(key, change)
+        return True
+
+    def next_due(self) -> int | None:
+        return min((c.due_at for c in self.conversations.values() if c.due_at is not None), default=None)
+
+    def find(self, key: ConversationKey) -> Snapshot | None:
+        conversation = self.conversations.get(key)
+        if conversation is None:
+            return None
+        head = step.oldest_open(conversation)
+        return Snapshot(key, conversation, self._range(key, head, conversation.next_seq - 1))
+
+    def turn(self, turn_id: str) -> TurnRecord | None:
+        key = self.owners.get(turn_id)
+        if key is None:
+            return None
+        conversation = self.conversations[key]
+        closed = self.closed.get(turn_id)
+        if closed is not None:
+            messages = in_order(self._range(key, closed.head, closed.tail))
+            return TurnRecord(
+                key, turn_id, closed.status, closed.epoch, conversation.agent, closed.turn, messages, closed
+            )
+        turn = conversation.turn
+        assert turn is not None, "a turn without a record of its end is the conversation's open one"
+        messages = in_order(self._range(key, turn.head, turn.tail))
+        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, conversation.agent, turn, messages)
+
+    def letter(self, letter_id: str) -> Letter | None:
+        closed = self.letters.get(letter_id)
+        if closed is None:
+            return None
+        key = self.owners[letter_id]
+        return letter_of(key, closed, in_order(self._range(key, closed.head, closed.tail)))
+
+    def retry_letter(self, letter_id: str, now: int) -> Conversation | None:
+        """The letter's messages wait again, due at once, with new numbers; None if there is no such letter."""
+        closed = self.letters.pop(letter_id, None)
+        if closed is None:
+            return None
+        key = self.owners[letter_id]
+        messages, conversation = self.messages[key], self.conversations[key]
+        moved = [seq for seq in range(closed.head, closed.tail + 1) if seq in messages]
+        for new_seq, seq in enumerate(moved, conversation.next_seq):
+            messages[new_seq] = msgspec.structs.replace(messages.pop(seq), seq=new_seq)
+        self.conversations[key] = step.requeue(conversation, len(moved), now)
+        return self.conversations[key]
+
+    def discard_letter(self, letter_id: str) -> bool:
+        return self.letters.pop(letter_id, None) is not None
+
+    def forget(self, before: int) -> int:
+        """Drops turns closed earlier than `before`, with their messages and ids. What is open or dead stays."""
+        old = [c for c in self.closed.values() if c.at < before and c.id not in self.letters]
+        for closed in old:
+            self._forget(closed)
+        return len(old)
+
+    def _append(self, arrival: Append, now: int) -> Appended:
+        key, message = arrival.key, arrival.message
+        before = self.conversations.get(key, Conversation())
+        ids = self.ids.setdefault(key, set())
+        if message.id in ids:
+            return appended(before, "duplicate")
+        change = step.receive(before, arrival.rules, now, arrival.agent)
+        ids.add(message.id)
+        stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=now)
+        self.messages.setdefault(key, {})[before.next_seq] = stored
+        return appended(self._put(key, change), "buffered", change.closed)
+
+    def _claim(self, key: ConversationKey, lease_ms: int, now: int) -> Claim:
+        conversation = step.claim(self.conversations[key], key, lease_ms, now)
+        self.conversations[key] = conversation
+        turn = conversation.turn
+        assert turn is not None
+        self.owners[turn.id] = key
+        self.closed.pop(turn.id, None)
+        messages = in_order(self._range(key, turn.head, turn.tail))
+        return Claim(key, conversation.epoch, turn, messages, conversation.agent)
+
+    def _put(self, key: ConversationKey, change: Change) -> Conversation:
+        self.conversations[key] = change.conversation
+        closed = change.closed
+        if closed is not None:
+            self.owners[closed.id] = key
+            self.closed[closed.id] = closed
+            if closed.status in ("dead", "cleared"):
+                self.letters[closed.id] = closed
+        return change.conversation
+
+    def _keep(self, key: ConversationKey, conversation: Conversation | None) -> bool:
+        if conversation is None:
+            return False
+        self.conversations[key] = conversation
+        return True
+
+    def _range(self, key: ConversationKey, head: int, tail: int) -> tuple[Message, ...]:
+        messages = self.messages.get(key, {})
+        return tuple(messages[seq] for seq in range(head, tail + 1) if seq in messages)
+
+    def _forget(self, closed: Closed) -> None:
+        del self.closed[closed.id]
+        key = self.owners.pop(closed.id)
+        if closed.status == "interrupted":
+            return
+        for seq in range(closed.head, closed.tail + 1):
+            message = self.messages[key].pop(seq, None)
+            if message is not None:
+                self.ids[key].discard(message.id)
+
+
+def appended(
+    conversation: Conversation, status: Literal["buffered", "duplicate"], closed: Closed | None = None
+) -> Appended:
+    """The answer to an append, read off the conversation after it."""
+    due = None if conversation.buffer is None else conversation.buffer.due
+    return Appended(
+        status,
+        conversation.state,
+        conversation.waiting,
+        None if due is None else due.at,
+        None if due is None else due.reason,
+        None if closed is None else closed.id,
+    )
+
+
+def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...]) -> Letter:
+    """The dead letter behind a closed range."""
+    attempts = closed.turn.attempt if closed.turn else 0
+    count = closed.tail - closed.head + 1
+    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages)

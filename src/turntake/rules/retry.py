@@ -1,0 +1,40 @@
+"""After a failure: again when, or dead letter."""
+
+from turntake.rules.turn import Dead, Retry, SealedTurn, Settlement
+from turntake.rules.waiting import Rules
+
+FIRST_DELAY_MS = 1_000
+LONGEST_DELAY_MS = 60_000
+
+
+def backoff_ms(failures: int, chance: float) -> int:
+    """The pause after the `failures`-th failure: doubling, with `chance` in [0, 1) spreading the second half."""
+    longest = min(FIRST_DELAY_MS * 2 ** min(failures - 1, 16), LONGEST_DELAY_MS)
+    return int(longest / 2 + chance * longest / 2)
+
+
+def after_failure(turn: SealedTurn, rules: Rules, error: str, first_at: int, now: int, chance: float) -> Settlement:
+    """What follows a failed attempt. `turn.failures` counts the failures before this one."""
+    failures = turn.failures + 1
+    if failures >= rules.max_attempts:
+        return Dead(f"failed {failures} times", error)
+    return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, first_at, now)
+
+
+def after_postponement(rules: Rules, wait_ms: int, error: str, first_at: int, now: int) -> Settlement:
+    """What follows when the agent asks to be called later: the same turn again, at no cost in attempts."""
+    return _unless_expired(Retry(max(wait_ms, 1), is_failure=False, error=error), rules, first_at, now)
+
+
+def before_attempt(turn: SealedTurn, rules: Rules) -> Dead | None:
+    """Why a claimed turn must not be tried once more: each earlier attempt ended without a word."""
+    if turn.failures < rules.max_attempts:
+        return None
+    return Dead(f"failed {turn.failures} times", turn.error or "The worker stopped during every attempt.")
+
+
+def _unless_expired(retry: Retry, rules: Rules, first_at: int, now: int) -> Settlement:
+    """`ttl_ms` bounds how long a turn is tried, so a turn that waited through an outage still gets its attempt."""
+    if now + retry.after_ms <= first_at + rules.ttl_ms:
+        return retry
+    return Dead("expired", retry.error or "Nobody could deliver it in time.")

@@ -1,0 +1,375 @@
+"""How a turn opens, falls due, is claimed and settles.
+
+Rule 1: everything that changes a conversation's state lives here, in pure functions from one value to the next.
+Stores load a `Conversation`, call one of these, and write the result back in one atomic step.
+
+    state        what holds                          its one deadline          left by
+    ---------    --------------------------------    ----------------------    -----------------------------------
+    idle         nothing waits, nothing is sealed    none                      receive -> collecting
+    collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle
+    answering    `turn` is sealed                    lease end, or retry       save -> replying, settle, interrupt
+    replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting
+
+The state is never stored beside these facts; it is read off them, so the two cannot disagree.
+What arrives while a turn is sealed waits in `buffer`, whose own timer runs; settling re-arms it in the same step.
+Each claim raises `epoch`; extend, save and settle of an older epoch are refused.
+"""
+
+import hashlib
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from turntake.rules.deadline import Deadline, Decision, after_activity, after_composing, after_message
+from turntake.rules.key import ConversationKey
+from turntake.rules.waiting import Rules
+
+State = Literal["idle", "collecting", "answering", "replying"]
+
+DECISIONS_KEPT = 100
+_NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far the answer is: the replies saved, how many of them left, and whether there will be more."""
+
+    replies: tuple[str, ...] = ()
+    sent: int = 0
+    is_final: bool = False
+
+
+class Buffer(msgspec.Struct, frozen=True, array_like=True):
+    """Messages `head` and later, waiting together. `by_messages` is the deadline without activity or hold."""
+
+    head: int
+    first_at: int
+    last_at: int
+    due: Deadline
+    by_messages: Deadline
+    decisions: tuple[Decision, ...]
+    held_until: int = 0
+    is_singly: bool = False
+    interrupts: int = 0
+
+
+class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
+    """Messages `head` to `tail`, fixed. `due_at` is the lease's end while leased, else the time of the next attempt."""
+
+    id: str
+    head: int
+    tail: int
+    ready: Deadline
+    claimed_at: int
+    last_at: int
+    due_at: int
+    decisions: tuple[Decision, ...]
+    is_leased: bool = True
+    is_committed: bool = False
+    attempt: int = 1
+    failures: int = 0
+    interrupts: int = 0
+    progress: Progress = Progress()
+    error: str = ""
+
+
+class Conversation(msgspec.Struct, frozen=True, array_like=True):
+    """Where one conversation stands."""
+
+    next_seq: int = 1
+    epoch: int = 0
+    buffer: Buffer | None = None
+    turn: SealedTurn | None = None
+    agent: str = ""
+
+    @property
+    def state(self) -> State:
+        if self.turn is not None:
+            return "replying" if self.turn.progress.is_final else "answering"
+        return "idle" if self.buffer is None else "collecting"
+
+    @property
+    def due_at(self) -> int | None:
+        """The one deadline: when somebody must look at this conversation next."""
+        if self.turn is not None:
+            return self.turn.due_at
+        return None if self.buffer is None else self.buffer.due.at
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are buffered and not yet sealed into a turn."""
+        return 0 if self.buffer is None else self.next_seq - self.buffer.head
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """The turn is over: its answer reached the person (or there was nothing to say)."""
+
+    replies: tuple[str, ...] = ()
+
+
+class Retry(msgspec.Struct, frozen=True, tag="retry"):
+    """Again after a pause, with the same messages. Being told to wait, or shutting down, is no failure."""
+
+    after_ms: int
+    is_failure: bool = True
+    error: str = ""
+
+
+class Dead(msgspec.Struct, frozen=True, tag="dead"):
+    """Given up: the messages move to the dead letters, with the reason."""
+
+    reason: str
+    error: str = ""
+
+
+Settlement = Answered | Retry | Dead
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a range of messages that is no longer open."""
+
+    id: str
+    head: int
+    tail: int
+    status: Literal["answered", "interrupted", "dead", "cleared"]
+    epoch: int
+    at: int
+    turn: SealedTurn | None
+    reason: str = ""
+    error: str = ""
+
+
+class Change(NamedTuple):
+    """A conversation after a step, and the range of messages that the step closed, if any."""
+
+    conversation: Conversation
+    closed: Closed | None = None
+
+
+class Touch(msgspec.Struct, frozen=True):
+    """A sign or an order without a message: the person composes, or somebody flushes, holds or clears."""
+
+    kind: Literal["composing", "stopped", "flush", "hold", "clear"]
+    duration_ms: int = 0
+
+
+def turn_id(key: ConversationKey, head: int, tail: int) -> str:
+    """The same messages always make the same id, on every attempt and in every store."""
+    digest = hashlib.sha256(f"{key}|{head}|{tail}".encode()).hexdigest()
+    return f"turn_{digest[:32]}"
+
+
+def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "") -> Change:
+    """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
+    if agent and agent != conversation.agent:
+        conversation = replace(conversation, agent=agent)
+    closed = None
+    if conversation.turn is not None and _may_interrupt(conversation.turn, rules):
+        conversation, closed = _unseal(conversation, now)
+    buffer = _grown(conversation, rules, now)
+    return Change(replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer), closed)
+
+
+def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Change:
+    """The conversation after a sign or an order. Composing never creates a turn and never makes one due earlier."""
+    if order.kind == "flush":
+        return Change(_flushed(conversation, now))
+    if order.kind == "clear":
+        return _cleared(conversation, key, now)
+    buffer = conversation.buffer
+    if buffer is None:
+        return Change(conversation)
+    if order.kind == "hold":
+        buffer = replace(buffer, held_until=now + order.duration_ms)
+        due = buffer.due
+    elif order.kind == "stopped":
+        due = after_composing(rules, buffer.due, buffer.by_messages, now)
+    else:
+        composing_ms = order.duration_ms or rules.activity_ms
+        due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
+    due = _with_hold(buffer, due)
+    if due != buffer.due:
+        buffer = _decided(buffer, due, now)
+    return Change(replace(conversation, buffer=buffer))
+
+
+def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: int) -> Conversation:
+    """Somebody takes the due conversation: its messages are sealed, or a sealed turn is tried again.
+
+    An expired lease counts as a failed attempt, since whoever held it said nothing more.
+    A turn that already has its result is only sent, so its attempt number stays.
+    """
+    epoch = conversation.epoch + 1
+    if conversation.turn is None:
+        return _sealed(conversation, key, epoch, lease_ms, now)
+    turn = conversation.turn
+    taken = replace(
+        turn,
+        is_leased=True,
+        due_at=now + lease_ms,
+        attempt=turn.attempt + (not turn.progress.is_final),
+        failures=turn.failures + turn.is_leased,
+    )
+    return replace(conversation, epoch=epoch, turn=taken)
+
+
+def holds(conversation: Conversation, epoch: int) -> bool:
+    """Whether a claim of this epoch is still the conversation's own. A late lease is, until someone takes over."""
+    turn = conversation.turn
+    return turn is not None and turn.is_leased and conversation.epoch == epoch
+
+
+def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> Conversation | None:
+    """The lease runs `lease_ms` from now; None if the claim was lost."""
+    if not holds(conversation, epoch) or conversation.turn is None:
+        return None
+    return replace(conversation, turn=replace(conversation.turn, due_at=now + lease_ms))
+
+
+def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversation | None:
+    """The answer so far, kept before any of it leaves; from here on nothing interrupts. None if the claim was lost."""
+    if not holds(conversation, epoch) or conversation.turn is None:
+        return None
+    return replace(conversation, turn=replace(conversation.turn, progress=progress, is_committed=True))
+
+
+def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: int) -> Change | None:
+    """The claim ends: answered, to be tried again, or dead. None if the claim was lost."""
+    turn = conversation.turn
+    if turn is None or not holds(conversation, epoch):
+        return None
+    if isinstance(settlement, Retry):
+        waiting = replace(
+            turn,
+            is_leased=False,
+            due_at=now + settlement.after_ms,
+            failures=turn.failures + settlement.is_failure,
+            error=settlement.error or turn.error,
+        )
+        return Change(replace(conversation, turn=waiting))
+    if isinstance(settlement, Answered):
+        replies = settlement.replies or turn.progress.replies
+        turn = replace(turn, progress=Progress(replies, len(replies), True))
+        closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
+    else:
+        closed = Closed(
+            turn.id, turn.head, turn.tail, "dead", epoch, now, turn, settlement.reason, settlement.error or turn.error
+        )
+    return Change(replace(conversation, turn=None), closed)
+
+
+def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
+    """`count` messages come back from the dead letters, with the next numbers, and are due at once."""
+    buffer = conversation.buffer
+    due = Deadline(now, "retried")
+    if buffer is None:
+        buffer = Buffer(conversation.next_seq, now, now, due, due, ())
+    buffer = _decided(replace(buffer, by_messages=due, held_until=0), due, now)
+    return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+
+
+def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
+    buffer = conversation.buffer
+    if buffer is None:
+        due = after_message(rules, 1, now, None, now)
+        decisions = (Decision(now, due.at, due.reason),)
+        return Buffer(conversation.next_seq, now, now, due, due, decisions, is_singly=not rules.enabled)
+    count = conversation.next_seq - buffer.head + 1
+    by_messages = after_message(rules, count, buffer.first_at, buffer.last_at, now)
+    due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
+    grown = replace(buffer, last_at=now, by_messages=by_messages, is_singly=not rules.enabled)
+    return _decided(grown, due, now)
+
+
+def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
+    buffer = conversation.buffer
+    assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
+    tail = buffer.head if buffer.is_singly else conversation.next_seq - 1
+    turn = SealedTurn(
+        id=turn_id(key, buffer.head, tail),
+        head=buffer.head,
+        tail=tail,
+        ready=buffer.due,
+        claimed_at=now,
+        last_at=buffer.last_at,
+        due_at=now + lease_ms,
+        decisions=buffer.decisions,
+        interrupts=buffer.interrupts,
+    )
+    rest = None
+    if tail < conversation.next_seq - 1:
+        rest = replace(buffer, head=tail + 1, decisions=buffer.decisions[-1:])
+    return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
+
+
+def _may_interrupt(turn: SealedTurn, rules: Rules) -> bool:
+    return (
+        rules.enabled
+        and rules.on_busy == "interrupt"
+        and not turn.is_committed
+        and turn.interrupts < rules.max_interrupts
+    )
+
+
+def _unseal(conversation: Conversation, now: int) -> Change:
+    """The sealed range waits again, in front of what came since; the person's silence and max wait start anew."""
+    turn, buffer = conversation.turn, conversation.buffer
+    assert turn is not None
+    waiting = Buffer(
+        head=turn.head,
+        first_at=now,
+        last_at=buffer.last_at if buffer else turn.last_at,
+        due=turn.ready,
+        by_messages=turn.ready,
+        decisions=turn.decisions + (buffer.decisions if buffer else ()),
+        interrupts=turn.interrupts + 1,
+    )
+    epoch = conversation.epoch + 1
+    closed = Closed(turn.id, turn.head, turn.tail, "interrupted", epoch, now, turn)
+    return Change(replace(conversation, epoch=epoch, turn=None, buffer=waiting), closed)
+
+
+def _flushed(conversation: Conversation, now: int) -> Conversation:
+    """Due now: what waits, and a turn that waits for its next attempt. A claimed turn is left to its claim."""
+    buffer, turn = conversation.buffer, conversation.turn
+    if buffer is not None:
+        buffer = _decided(replace(buffer, held_until=0), Deadline(now, "flushed"), now)
+    if turn is not None and not turn.is_leased:
+        turn = replace(turn, due_at=now)
+    return replace(conversation, buffer=buffer, turn=turn)
+
+
+def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Change:
+    """What waits goes to the dead letters, so that even an order to forget loses nothing silently."""
+    buffer = conversation.buffer
+    if buffer is None:
+        return Change(conversation)
+    head, tail = buffer.head, conversation.next_seq - 1
+    closed = Closed(turn_id(key, head, tail), head, tail, "cleared", conversation.epoch, now, None, "cleared by order")
+    return Change(replace(conversation, buffer=None), closed)
+
+
+def _with_hold(buffer: Buffer, due: Deadline) -> Deadline:
+    return Deadline(buffer.held_until, "held") if buffer.held_until > due.at else due
+
+
+def _decided(buffer: Buffer, due: Deadline, now: int) -> Buffer:
+    """The buffer with its new deadline noted; a run of signs or of overfull buffers keeps only its latest note."""
+    decisions = buffer.decisions
+    if decisions and decisions[-1].reason == due.reason and due.reason in _NOTED_ONCE:
+        decisions = decisions[:-1]
+    decisions = (*decisions[1 - DECISIONS_KEPT :], Decision(now, due.at, due.reason))
+    return replace(buffer, due=due, decisions=decisions)
+
+
+def oldest_open(conversation: Conversation) -> int:
+    """The number of the oldest message that is not settled yet; `next_seq` if there is none."""
+    if conversation.turn is not None:
+        return conversation.turn.head
+    return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
+
+
+def is_same(closed: Closed, epoch: int, settlement: Settlement) -> bool:
+    """Whether a settlement that comes again, by the claim that made it, is the one that closed the turn."""
+    statuses = {Answered: "answered", Dead: "dead"}
+    return closed.epoch == epoch and closed.status == statuses.get(type(settlement))

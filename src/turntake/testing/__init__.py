@@ -1,0 +1,1 @@
+"""Published for users and plug-in authors: a virtual clock, and what every store must pass."""

@@ -1,0 +1,108 @@
+"""The walls of the house, read from the source: who may import whom, and who may read the time."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src"
+STAGES = {"accept", "buffer", "claim", "deliver"}
+PORTS = ("turntake.accept.channel", "turntake.buffer.store", "turntake.deliver.sink")
+IMPURE = {"asyncio", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "threading", "time"}
+PURE = sys.stdlib_module_names - IMPURE | {"msgspec"}
+CLOCKS = {"turntake.clock", "turntake.testing.clock"}
+CLOCK_CALLS = (".asyncio.sleep", ".time.time", ".time.time_ns", ".datetime.now", ".datetime.utcnow")
+
+
+def imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
+    """Every imported name in full, relative ones resolved against `package`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = package[: len(package) - node.level + 1] if node.level else []
+            yield from (".".join([*home, *filter(None, [node.module]), alias.name]) for alias in node.names)
+
+
+def within(name: str, *modules: str) -> bool:
+    return any(f"{name}.".startswith(f"{module}.") for module in modules)
+
+
+def may_import(module: str, name: str) -> bool:
+    if within(module, "turntake.rules"):
+        return within(name, "turntake.rules") or name.split(".")[0] in PURE
+    stage, other = (f"{dotted}..".split(".")[1] for dotted in (module, name))
+    crosses = within(name, "turntake") and {stage, other} <= STAGES and stage != other
+    return not crosses or within(name, *PORTS)
+
+
+def unsorted_exports(tree: ast.Module) -> bool:
+    """Whether `__all__` is out of order; the order is ruff's: CONSTANTS, Classes, functions."""
+    values = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return any(list(names) != sorted(names, key=lambda n: (not n.isupper(), n)) for names in values)
+
+
+def breaches(path: str, source: str) -> list[str]:
+    """What the file at `path`, seen from src, does that it may not."""
+    *package, stem = path.removesuffix(".py").split("/")
+    module = ".".join(package if stem == "__init__" else [*package, stem])
+    tree = ast.parse(source, path)
+    names = set(imported(tree, package))
+    used = names | {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = [f"{module} imports {name}" for name in sorted(names) if not may_import(module, name)]
+    if module not in CLOCKS:
+        found += [f"{module} uses {name}" for name in sorted(used) if f".{name}".endswith(CLOCK_CALLS)]
+    if stem == "__init__" and unsorted_exports(tree):
+        found.append(f"{module} has an unsorted __all__")
+    return found
+
+
+def test_no_module_crosses_a_boundary() -> None:
+    """The whole of src keeps the rules below."""
+    files = sorted(SRC.rglob("*.py"))
+    assert [b for f in files for b in breaches(f.relative_to(SRC).as_posix(), f.read_text("utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("turntake/rules/turn.py", "import asyncio"),
+        ("turntake/rules/turn.py", "from time import monotonic"),
+        ("turntake/rules/turn.py", "import apsw"),
+        ("turntake/rules/turn.py", "from ..buffer import store"),
+        ("turntake/rules/__init__.py", "from ..errors import TurntakeError"),
+        ("turntake/claim/worker.py", "from turntake.buffer.sqlite import store"),
+        ("turntake/claim/worker.py", "from ..buffer import memory"),
+        ("turntake/buffer/sqlite/store.py", "import turntake.deliver.http"),
+        ("turntake/claim/alarm.py", "import asyncio\nasync def f(): await asyncio.sleep(1)"),
+        ("turntake/claim/alarm.py", "from asyncio import sleep"),
+        ("turntake/operate/logs.py", "import datetime as dt\nnow = dt.datetime.now(dt.UTC)"),
+        ("turntake/operate/logs.py", "import time\nnow = time.time"),
+        ("turntake/__init__.py", "__all__ = ['b', 'a']"),
+    ],
+)
+def test_checker_catches(path: str, source: str) -> None:
+    """Each of these is one breach, and is found."""
+    assert len(breaches(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("turntake/rules/turn.py", "import enum, msgspec\nfrom .message import Message"),
+        ("turntake/claim/worker.py", "from turntake.buffer.store import Store\nfrom ..deliver import sink"),
+        ("turntake/buffer/sqlite/store.py", "from ..store import Store\nfrom turntake import clock, errors"),
+        ("turntake/clock.py", "import asyncio, time\nnow, sleep = time.time, asyncio.sleep"),
+        ("turntake/service.py", "from .accept import whatsapp\nfrom .buffer import memory"),
+        ("turntake/__init__.py", "__all__ = ['LIMIT', 'Claim', 'due_at']"),
+    ],
+)
+def test_checker_permits(path: str, source: str) -> None:
+    """Each of these is in order, and is left alone."""
+    assert breaches(path, source) == []
