@@ -9,7 +9,13 @@ import pytest
 
 SRC = Path(__file__).parents[1] / "src"
 STAGES = {"accept", "buffer", "claim", "deliver"}
-PORTS = ("turntake.accept.channel", "turntake.buffer.store", "turntake.deliver.sink")
+PORTS = (
+    "turntake.accept.channel",
+    "turntake.buffer.store",
+    "turntake.deliver.outbound",
+    "turntake.deliver.sink",
+    "turntake.deliver.turn",
+)
 IMPURE = {"asyncio", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "threading", "time"}
 PURE = sys.stdlib_module_names - IMPURE | {"msgspec"}
 CLOCKS = {"turntake.clock", "turntake.testing.clock"}

@@ -1,0 +1,37 @@
+"""Turns bursts of chat messages into turns, and looks after each until it is answered."""
+
+from turntake.deliver.turn import Turn
+from turntake.errors import (
+    ClaimLost,
+    ConfigurationError,
+    GiveUp,
+    InvalidMessage,
+    MissingExtra,
+    RetryLater,
+    StoreUnavailable,
+    TurntakeError,
+)
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Attachment, Message
+from turntake.rules.waiting import PRESETS, Rules
+from turntake.service import Arrival, Receipt, TurnTake
+
+__all__ = [
+    "PRESETS",
+    "Arrival",
+    "Attachment",
+    "ClaimLost",
+    "ConfigurationError",
+    "ConversationKey",
+    "GiveUp",
+    "InvalidMessage",
+    "Message",
+    "MissingExtra",
+    "Receipt",
+    "RetryLater",
+    "Rules",
+    "StoreUnavailable",
+    "Turn",
+    "TurnTake",
+    "TurntakeError",
+]

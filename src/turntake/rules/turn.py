@@ -214,14 +214,13 @@ def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: 
 
 
 def holds(conversation: Conversation, epoch: int) -> bool:
-    """Whether a claim of this epoch is still the conversation's own. A late lease is, until someone takes over."""
-    turn = conversation.turn
-    return turn is not None and turn.is_leased and conversation.epoch == epoch
+    """Whether the claim of this epoch is still the latest. A late or handed-back one is, until someone takes over."""
+    return conversation.turn is not None and conversation.epoch == epoch
 
 
 def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> Conversation | None:
-    """The lease runs `lease_ms` from now; None if the claim was lost."""
-    if not holds(conversation, epoch) or conversation.turn is None:
+    """The lease runs `lease_ms` from now; None if the claim was lost or handed back."""
+    if not holds(conversation, epoch) or conversation.turn is None or not conversation.turn.is_leased:
         return None
     return replace(conversation, turn=replace(conversation.turn, due_at=now + lease_ms))
 
@@ -234,11 +233,16 @@ def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversa
 
 
 def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: int) -> Change | None:
-    """The claim ends: answered, to be tried again, or dead. None if the claim was lost."""
+    """The claim ends: answered, to be tried again, or dead. None if the claim was lost.
+
+    A turn that waits for its next attempt may still be answered by the last one, whose answer came late.
+    """
     turn = conversation.turn
     if turn is None or not holds(conversation, epoch):
         return None
     if isinstance(settlement, Retry):
+        if not turn.is_leased:
+            return Change(conversation)
         waiting = replace(
             turn,
             is_leased=False,

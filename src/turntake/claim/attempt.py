@@ -1,0 +1,142 @@
+"""One attempt at one turn: hand it over, save what came back, send it, settle."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from random import random
+
+from turntake.buffer.store import Store
+from turntake.clock import Clock
+from turntake.deliver.outbound import Outbound
+from turntake.deliver.sink import Pending, Sink
+from turntake.deliver.turn import Grip, Turn
+from turntake.errors import ClaimLost, GiveUp, RetryLater, StoreUnavailable
+from turntake.rules.message import Message
+from turntake.rules.model import Claim
+from turntake.rules.retry import after_failure, after_postponement, before_attempt
+from turntake.rules.turn import Answered, Dead, Progress, Settlement
+from turntake.rules.waiting import Rules
+
+log = logging.getLogger("turntake")
+
+PAUSES_MS = (100, 200, 400, 800, 1_600)
+
+
+class Attempt(Grip):
+    """Holds a claim for as long as its handler works. `settlement` is what came of it, once it is over."""
+
+    def __init__(self, claim: Claim, store: Store, sink: Sink, outbound: Outbound, rules: Rules, lease_ms: int) -> None:
+        self.claim = claim
+        self.settlement: Settlement | None = None
+        self.is_pending = False
+        self._store = store
+        self._sink = sink
+        self._outbound = outbound
+        self._rules = rules
+        self._lease_ms = lease_ms
+        self._progress = claim.turn.progress
+        self._replied = 0
+        self._arrivals: asyncio.Queue[Message | None] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """From the claim to its settlement. Raises ClaimLost if somebody took the turn over meanwhile."""
+        settlement = before_attempt(self.claim.turn, self._rules) or await self._answer()
+        if settlement is not None:
+            await self.settle(settlement)
+
+    async def settle(self, settlement: Settlement) -> None:
+        """Ends the claim, patiently: a store that hiccups now must not cost the answer."""
+        if not await persistently(self._store.clock, lambda: self._store.settle(self.claim, settlement)):
+            raise ClaimLost
+        self.settlement = settlement
+
+    async def _answer(self) -> Settlement | None:
+        try:
+            if not self._progress.is_final:
+                outcome = await self._sink.deliver(Turn(self.claim, self))
+                if isinstance(outcome, Pending):
+                    self.is_pending = True
+                    await self.extend(outcome.within_ms)
+                    return None
+                self._progress = Progress(self._progress.replies + outcome.replies, self._progress.sent, True)
+            return await self._send_rest()
+        except (ClaimLost, StoreUnavailable):
+            raise
+        except Exception as error:
+            return self._after(error)
+        finally:
+            self._arrivals.put_nowait(None)
+
+    async def _send_rest(self) -> Settlement:
+        progress = self._progress
+        if not self._outbound.leads_out(self.claim.key):
+            return Answered(progress.replies)
+        await self._save(progress)
+        for index in range(progress.sent, len(progress.replies)):
+            await self._send(index)
+        return Answered(progress.replies)
+
+    async def _send(self, index: int) -> None:
+        """Sends one reply, and notes it unless settling is about to."""
+        replies = self._progress.replies
+        await self._outbound.send(self.claim.key, self.claim.turn.id, index, replies[index])
+        if not self._progress.is_final or index + 1 < len(replies):
+            await self._save(Progress(replies, index + 1, self._progress.is_final))
+
+    async def _save(self, progress: Progress) -> None:
+        if not await persistently(self._store.clock, lambda: self._store.save(self.claim, progress)):
+            raise ClaimLost
+        self._progress = progress
+
+    def _after(self, error: Exception) -> Settlement:
+        now, first_at = self._store.clock.now(), self.claim.first_at
+        message = f"{type(error).__name__}: {error}"
+        if isinstance(error, RetryLater):
+            return after_postponement(self._rules, error.after_ms, message, first_at, now)
+        if isinstance(error, GiveUp):
+            return Dead("given up", str(error))
+        log.warning(
+            "A turn failed",
+            extra={
+                "action": "fail",
+                "conversation": str(self.claim.key),
+                "turn": self.claim.turn.id,
+                "attempt": self.claim.turn.attempt,
+                "error": type(error).__name__,
+            },
+        )
+        return after_failure(self.claim.turn, self._rules, message, first_at, now, random())
+
+    async def commit(self) -> None:
+        await self._save(self._progress)
+
+    async def reply(self, text: str) -> None:
+        """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt sent is not sent again."""
+        self._replied += 1
+        if self._replied <= self._progress.sent:
+            return
+        if self._replied > len(self._progress.replies):
+            await self._save(Progress((*self._progress.replies, text), self._progress.sent))
+        await self._send(self._progress.sent)
+
+    async def extend(self, duration_ms: int | None) -> None:
+        (holds,) = await self._store.extend([self.claim], duration_ms or self._lease_ms)
+        if not holds:
+            raise ClaimLost
+
+    def arrived(self, message: Message) -> None:
+        self._arrivals.put_nowait(message)
+
+    async def arrivals(self) -> AsyncIterator[Message]:
+        while (message := await self._arrivals.get()) is not None:
+            yield message
+
+
+async def persistently(clock: Clock, operation: Callable[[], Awaitable[bool]]) -> bool:
+    """Tries a store operation again while the store is away for a moment; the claim's epoch makes that safe."""
+    for pause_ms in PAUSES_MS:
+        try:
+            return await operation()
+        except StoreUnavailable:
+            await clock.sleep(pause_ms)
+    return await operation()

@@ -1,0 +1,160 @@
+"""Takes what is due, one attempt each, many at a time, under leases it keeps extending."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from turntake.buffer.store import Store
+from turntake.claim.alarm import Alarm
+from turntake.claim.attempt import Attempt
+from turntake.deliver.outbound import Outbound
+from turntake.deliver.sink import Sink
+from turntake.errors import ClaimLost, StoreUnavailable
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.model import Claim
+from turntake.rules.turn import Retry
+from turntake.rules.waiting import Rules
+
+log = logging.getLogger("turntake")
+
+STORE_PAUSE_MS = 500
+NOTHING_THERE_MS = 5
+
+
+class Worker:
+    """`on_claim` and `on_end` hear of each attempt; they must not wait."""
+
+    def __init__(
+        self,
+        store: Store,
+        sink: Sink,
+        outbound: Outbound,
+        rules_for: Callable[[ConversationKey], Rules],
+        alarm: Alarm,
+        concurrency: int,
+        lease_ms: int,
+        on_claim: Callable[[Claim], None],
+        on_end: Callable[[Attempt], None],
+    ) -> None:
+        self._store = store
+        self._sink = sink
+        self._outbound = outbound
+        self._rules_for = rules_for
+        self._alarm = alarm
+        self._concurrency = concurrency
+        self._lease_ms = lease_ms
+        self._on_claim = on_claim
+        self._on_end = on_end
+        self._running: dict[Attempt, asyncio.Task[None]] = {}
+        self._latest: dict[ConversationKey, Attempt] = {}
+        self._is_stopping = False
+        self._extend_at = 0
+
+    async def run(self) -> None:
+        """Works until `stop`; a store that is away for a while is waited for."""
+        heart = asyncio.create_task(self._keep_leases())
+        try:
+            while not self._is_stopping:
+                try:
+                    await self._alarm.sleep(await self._take_due())
+                except StoreUnavailable as error:
+                    log.error("The store is unavailable", extra={"action": "claim", "error": str(error)})
+                    await self._store.clock.sleep(STORE_PAUSE_MS)
+        finally:
+            heart.cancel()
+
+    async def stop(self, grace_ms: int) -> None:
+        """Claims nothing more, lets handlers finish for `grace_ms`, then hands back what is left."""
+        self._is_stopping = True
+        self._alarm.wake()
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=grace_ms / 1000)
+        handed_back = dict(self._running)
+        for task in handed_back.values():
+            task.cancel()
+        await asyncio.gather(*handed_back.values(), return_exceptions=True)
+        for attempt in handed_back:
+            await self._hand_back(attempt)
+
+    def interrupt(self, key: ConversationKey, turn_id: str) -> None:
+        """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway."""
+        attempt = self._latest.get(key)
+        if attempt is not None and attempt.claim.turn.id == turn_id:
+            self._running[attempt].cancel()
+
+    def arrived(self, key: ConversationKey, message: Message) -> None:
+        """A message came in for a conversation that is being answered here."""
+        attempt = self._latest.get(key)
+        if attempt is not None:
+            attempt.arrived(message)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    async def _take_due(self) -> int | None:
+        """Claims until nothing is due or every slot is taken; returns when to look again."""
+        while not self._is_stopping:
+            free = self._concurrency - len(self._running)
+            if free <= 0:
+                return None
+            now = self._store.clock.now()
+            due_at = await self._store.next_due()
+            if due_at is None or due_at > now:
+                return due_at
+            if now >= self._extend_at:
+                await self._extend()
+            claims = await self._store.claim(free, self._lease_ms)
+            for claim in claims:
+                self._start(claim)
+            if not claims:
+                return now + NOTHING_THERE_MS
+        return None
+
+    def _start(self, claim: Claim) -> None:
+        self._on_claim(claim)
+        attempt = Attempt(claim, self._store, self._sink, self._outbound, self._rules_for(claim.key), self._lease_ms)
+        self._latest[claim.key] = attempt
+        self._running[attempt] = asyncio.create_task(self._run(attempt))
+
+    async def _run(self, attempt: Attempt) -> None:
+        claim = attempt.claim
+        facts = {"action": "answer", "conversation": str(claim.key), "turn": claim.turn.id}
+        try:
+            await attempt.run()
+        except ClaimLost:
+            log.warning("A claim was lost; its result counts for nothing", extra=facts)
+        except StoreUnavailable:
+            log.error("A turn could not be settled; it is handed over again when its lease ends", extra=facts)
+        finally:
+            del self._running[attempt]
+            if self._latest.get(claim.key) is attempt:
+                del self._latest[claim.key]
+            self._on_end(attempt)
+            self._alarm.wake()
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await self._store.clock.sleep(self._lease_ms // 3)
+            try:
+                await self._extend()
+            except StoreUnavailable:
+                log.warning("Leases could not be extended", extra={"action": "extend"})
+
+    async def _extend(self) -> None:
+        """Keeps every running claim. It also runs before claiming, so a stalled process renews before it competes."""
+        self._extend_at = self._store.clock.now() + self._lease_ms // 3
+        attempts = [attempt for attempt in self._running if not attempt.is_pending]
+        if not attempts:
+            return
+        kept = await self._store.extend([attempt.claim for attempt in attempts], self._lease_ms)
+        for attempt, is_kept in zip(attempts, kept, strict=True):
+            if not is_kept and attempt in self._running and attempt.settlement is None:
+                self._running[attempt].cancel()
+
+    async def _hand_back(self, attempt: Attempt) -> None:
+        try:
+            await attempt.settle(Retry(after_ms=0, is_failure=False))
+        except (ClaimLost, StoreUnavailable):
+            log.warning("A turn could not be handed back", extra={"action": "stop", "turn": attempt.claim.turn.id})

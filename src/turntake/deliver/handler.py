@@ -1,0 +1,44 @@
+"""The agent as a Python function."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from turntake.deliver.sink import Answer, Pending, Sink
+from turntake.deliver.turn import Turn
+from turntake.errors import GiveUp
+
+Handler = Callable[[Turn], Any]
+
+
+class HandlerSink(Sink):
+    """Awaits an async function; runs a plain one in a thread, so that it cannot stop the others."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object with an async __call__ is a handler too
+        )
+
+    async def deliver(self, turn: Turn) -> Answer | Pending:
+        if self._is_async:
+            said = await self._handler(turn)
+        else:
+            said = await asyncio.to_thread(self._handler, turn)
+        if inspect.isawaitable(said):
+            said = await said
+        return Answer(replies_of(said))
+
+
+def replies_of(said: object) -> tuple[str, ...]:
+    """The replies in a handler's return value: None, a text, or several texts."""
+    if said is None or said == "":
+        return ()
+    if isinstance(said, str):
+        return (said,)
+    if isinstance(said, Iterable) and not isinstance(said, bytes | dict):
+        replies = tuple(said)
+        if all(isinstance(reply, str) for reply in replies):
+            return replies
+    raise GiveUp(f"A handler returns a text, a list of texts, or None; this one returned {type(said).__name__}.")

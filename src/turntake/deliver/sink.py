@@ -1,0 +1,35 @@
+"""The port: where a turn goes."""
+
+from abc import ABC, abstractmethod
+
+import msgspec
+
+from turntake.deliver.turn import Turn
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the agent said, in order; nothing is an answer too."""
+
+    replies: tuple[str, ...] = ()
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """The agent will complete the turn through the API; until then the conversation stays claimed."""
+
+    within_ms: int
+
+
+class Sink(ABC):
+    """Takes turns to an agent."""
+
+    @abstractmethod
+    async def deliver(self, turn: Turn) -> Answer | Pending:
+        """Hands the turn over and returns what came of it.
+
+        Raises RetryLater if the agent asks for time, GiveUp if it never will answer, anything else for a failure.
+        Cancelled when the person interrupts or the claim is lost; what it returns then counts for nothing.
+        """
+
+    async def aclose(self) -> None:
+        """Releases connections, if there are any."""
+        return None

@@ -1,0 +1,92 @@
+"""The turn as a handler holds it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+
+from turntake.rules.deadline import Decision
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message, joined
+from turntake.rules.model import Claim
+
+
+class Grip(ABC):
+    """What a handler may do with the claim behind its turn. Each call raises ClaimLost once the claim is gone."""
+
+    @abstractmethod
+    async def commit(self) -> None: ...
+
+    @abstractmethod
+    async def reply(self, text: str) -> None: ...
+
+    @abstractmethod
+    async def extend(self, duration_ms: int | None) -> None: ...
+
+    @abstractmethod
+    def arrivals(self) -> AsyncIterator[Message]: ...
+
+
+class Turn:
+    """One person's messages, handed over together; on a retry the same messages under the same id."""
+
+    def __init__(self, claim: Claim, grip: Grip) -> None:
+        self.claim = claim
+        self._grip = grip
+
+    @property
+    def id(self) -> str:
+        """Never changes across retries: use it as your idempotency key."""
+        return self.claim.turn.id
+
+    @property
+    def conversation(self) -> ConversationKey:
+        return self.claim.key
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """In the person's order."""
+        return self.claim.messages
+
+    @property
+    def text(self) -> str:
+        """The messages joined by newlines."""
+        return joined(self.claim.messages)
+
+    @property
+    def attempt(self) -> int:
+        """1 at first; grows each time the turn is handed over again."""
+        return self.claim.turn.attempt
+
+    @property
+    def reason(self) -> str:
+        """Why the wait ended when it did: `silence`, `typing`, `max wait` and so on."""
+        return self.claim.turn.ready.reason
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Every deadline on the way, with its reason."""
+        return self.claim.turn.decisions
+
+    @property
+    def waited_ms(self) -> int:
+        """From the first message's arrival until the turn was claimed."""
+        return self.claim.turn.claimed_at - self.claim.first_at
+
+    @property
+    def agent(self) -> str:
+        return self.claim.agent
+
+    async def commit(self) -> None:
+        """The point of no return: from here on a new message no longer interrupts this answer."""
+        await self._grip.commit()
+
+    async def reply(self, text: str) -> None:
+        """Sends a reply at once, while the handler goes on. A retry does not send again what already left."""
+        await self._grip.reply(text)
+
+    async def extend(self, duration_ms: int | None = None) -> None:
+        """Keeps the claim for longer. Only needed by handlers that block the event loop; others are kept alive."""
+        await self._grip.extend(duration_ms)
+
+    def arrivals(self) -> AsyncIterator[Message]:
+        """Messages that come in while the handler runs. They are shown here and still wait for the next turn."""
+        return self._grip.arrivals()

@@ -1,0 +1,307 @@
+"""A to D in one process: the object a library user holds."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+import msgspec
+
+from turntake import plugins
+from turntake.buffer.store import Store
+from turntake.claim.alarm import Alarm
+from turntake.claim.attempt import Attempt
+from turntake.claim.completion import Completion
+from turntake.claim.worker import Worker
+from turntake.clock import Clock, SystemClock
+from turntake.deliver.handler import Handler, HandlerSink
+from turntake.deliver.outbound import Kept, Outbound
+from turntake.deliver.sink import Sink
+from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.events import Event, Events
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.model import Append, Appended, Claim, TurnRecord
+from turntake.rules.turn import Answered, Conversation, Dead, Retry, Touch
+from turntake.rules.waiting import PRESETS, Rules
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+H = TypeVar("H", bound=Handler)
+
+DEFAULT_STORE = "sqlite:///turntake.db"
+DAY_MS = 24 * 3_600_000
+JANITOR_MS = 60_000
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A message on its way in."""
+
+    key: ConversationKey
+    message: Message
+    agent: str = ""
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of an arrival. `messages` wait together until `due_at`, because of `reason`."""
+
+    status: Literal["buffered", "duplicate", "ignored"]
+    key: ConversationKey
+    messages: int = 0
+    due_at: int | None = None
+    reason: str | None = None
+
+
+class TurnTake:
+    """Collects people's messages into turns and looks after each until it is answered.
+
+    Use it as `async with turns:`, or through the app that `asgi()` returns, which does so itself.
+    """
+
+    def __init__(
+        self,
+        store: str | Store = DEFAULT_STORE,
+        *,
+        rules: Rules | str = Rules(),  # noqa: B008 - a frozen value
+        agent: Sink | Handler | None = None,
+        outbound: Outbound | None = None,
+        role: Literal["all", "accept", "work"] = "all",
+        concurrency: int = 100,
+        lease_ms: int = 60_000,
+        keep_ms: int = 8 * DAY_MS,
+        shutdown_ms: int = 10_000,
+        clock: Clock | None = None,
+    ) -> None:
+        """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it."""
+        self.clock = clock or SystemClock()
+        self.events = Events()
+        self.rules = _preset(rules) if isinstance(rules, str) else rules
+        self.role = role
+        self.lease_ms = lease_ms
+        self._store_or_url = store
+        self._sink = None if agent is None else _as_sink(agent)
+        self._outbound = outbound or Kept()
+        self._concurrency = concurrency
+        self._keep_ms = keep_ms
+        self._shutdown_ms = shutdown_ms
+        self._store: Store | None = None
+        self._worker: Worker | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
+
+    def handler(self, function: H) -> H:
+        """Makes `function` the agent: it takes a Turn and returns a text, a list of texts, or None."""
+        self._sink = _as_sink(function)
+        return function
+
+    def asgi(self, **options: Any) -> "Starlette":
+        """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.operate.app.create`."""
+        from turntake.operate.app import create
+
+        return create(self, **options)
+
+    async def __aenter__(self) -> Self:
+        if isinstance(self._store_or_url, Store):
+            self._store = self._store_or_url
+        else:
+            self._store = await self._stack.enter_async_context(open_store(self._store_or_url, self.clock))
+        self._alarm = Alarm(self.clock)
+        self._completion = Completion(self._store, self._outbound, self.rules_for)
+        try:
+            self._start()
+        except BaseException:
+            await self._stack.aclose()
+            self._store = None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            await self._worker.stop(self._shutdown_ms)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._worker = None
+        await self._stack.aclose()
+        self._store = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._store is not None
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            raise ConfigurationError("TurnTake is not running: enter it with `async with turns:` first.")
+        return self._store
+
+    def rules_for(self, key: ConversationKey) -> Rules:
+        """The rules a conversation lives by."""
+        return self.rules
+
+    async def receive(self, text: str, *, conversation: str, id: str, sender: str = "", **parts: str) -> Receipt:
+        """Accepts one message; `parts` are the other parts of the conversation's key, such as `topic`."""
+        key = ConversationKey.of(conversation, **parts)
+        (receipt,) = await self.accept([Arrival(key, Message(id=id, text=text, sender=sender))])
+        return receipt
+
+    async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """Buffers all arrivals, or raises StoreUnavailable and buffers none. Blank messages are ignored."""
+        worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
+        appends = [Append(a.key, a.message, self.rules_for(a.key), a.agent) for a in worded]
+        answers = iter(await self.store.append(appends) if appends else ())
+        return [
+            Receipt("ignored", arrival.key) if arrival.message.is_blank else self._noted(arrival, next(answers))
+            for arrival in arrivals
+        ]
+
+    async def touch(self, key: ConversationKey, order: Touch) -> Conversation | None:
+        """Carries out a sign of life or an order; None if the conversation is unknown."""
+        conversation = await self.store.touch(key, order, self.rules_for(key))
+        if conversation is not None and conversation.due_at is not None:
+            self._alarm.ring(conversation.due_at)
+            if self.events.is_watched:
+                self._publish("activity", key, order=order.kind, due_at=conversation.due_at)
+        return conversation
+
+    async def complete(self, turn_id: str, replies: tuple[str, ...]) -> TurnRecord | None:
+        """Completes a turn from outside; completing it again returns the first result."""
+        record = await self._completion.complete(turn_id, replies)
+        self._let_go(record)
+        return record
+
+    async def fail(self, turn_id: str, error: str, retry_after_ms: int | None = None) -> TurnRecord | None:
+        """Reports a failed attempt from outside."""
+        record = await self._completion.fail(turn_id, error, retry_after_ms)
+        self._let_go(record)
+        return record
+
+    async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
+        """Keeps a turn claimed for longer, from outside."""
+        return await self._completion.extend(turn_id, lease_ms or self.lease_ms)
+
+    async def retry_letter(self, letter_id: str) -> Conversation | None:
+        """A dead letter's messages wait again, due at once."""
+        conversation = await self.store.letters.retry(letter_id)
+        self._alarm.wake()
+        return conversation
+
+    def _start(self) -> None:
+        if self.role != "accept":
+            if self._sink is None:
+                raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
+            self._worker = Worker(
+                self.store,
+                self._sink,
+                self._outbound,
+                self.rules_for,
+                self._alarm,
+                self._concurrency,
+                self.lease_ms,
+                self._claimed,
+                self._ended,
+            )
+            self._tasks.append(asyncio.create_task(self._worker.run(), name="turntake-worker"))
+            self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
+
+    async def _forget(self) -> None:
+        """Drops settled turns once they are older than `keep_ms`, a little at a time."""
+        while True:
+            try:
+                forgotten = await self.store.history.forget(self.clock.now() - self._keep_ms)
+            except StoreUnavailable:
+                forgotten = 0
+            await self.clock.sleep(100 if forgotten else JANITOR_MS)
+
+    def _noted(self, arrival: Arrival, appended: Appended) -> Receipt:
+        if appended.status == "buffered":
+            self._arrived(arrival, appended)
+        return Receipt(appended.status, arrival.key, appended.waiting, appended.due_at, appended.reason)
+
+    def _arrived(self, arrival: Arrival, appended: Appended) -> None:
+        if appended.due_at is not None:
+            self._alarm.ring(appended.due_at)
+        if self._worker is not None:
+            if appended.interrupted is not None:
+                self._worker.interrupt(arrival.key, appended.interrupted)
+            elif appended.state in ("answering", "replying"):
+                self._worker.arrived(arrival.key, arrival.message)
+        if self.events.is_watched:
+            if appended.interrupted is not None:
+                self._publish("interrupted", arrival.key, appended.interrupted)
+            self._publish(
+                "buffered",
+                arrival.key,
+                message_id=arrival.message.id,
+                messages=appended.waiting,
+                due_at=appended.due_at,
+                reason=appended.reason,
+            )
+
+    def _claimed(self, claim: Claim) -> None:
+        if not self.events.is_watched:
+            return
+        turn = claim.turn
+        if turn.attempt == 1:
+            self._publish("due", claim.key, turn.id, due_at=turn.ready.at, reason=turn.ready.reason)
+        self._publish(
+            "claimed",
+            claim.key,
+            turn.id,
+            attempt=turn.attempt,
+            messages=len(claim.messages),
+            first_message_at=claim.first_at,
+            due_at=turn.ready.at,
+            claimed_at=turn.claimed_at,
+            lease_until_at=turn.due_at,
+            reason=turn.ready.reason,
+        )
+
+    def _ended(self, attempt: Attempt) -> None:
+        if not self.events.is_watched:
+            return
+        claim, settlement = attempt.claim, attempt.settlement
+        key, turn_id = claim.key, claim.turn.id
+        if isinstance(settlement, Answered):
+            self._publish("answered", key, turn_id, attempt=claim.turn.attempt, replies=list(settlement.replies))
+        elif isinstance(settlement, Retry):
+            kind: Literal["failed", "retrying"] = "failed" if settlement.is_failure else "retrying"
+            self._publish(kind, key, turn_id, attempt=claim.turn.attempt, retry_after_ms=settlement.after_ms)
+        elif isinstance(settlement, Dead):
+            self._publish("dead-lettered", key, turn_id, attempt=claim.turn.attempt, reason=settlement.reason)
+
+    def _publish(self, kind: Any, key: ConversationKey, turn_id: str = "", **facts: Any) -> None:
+        self.events.publish(Event(kind, self.clock.now(), key, turn_id, facts))
+
+    def _let_go(self, record: TurnRecord | None) -> None:
+        """The turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
+        if record is None:
+            return
+        if self._worker is not None:
+            self._worker.interrupt(record.key, record.id)
+        self._alarm.wake()
+        if self.events.is_watched and record.closed is not None and record.turn is not None:
+            kind = "answered" if record.status == "answered" else "dead-lettered"
+            self._publish(kind, record.key, record.id, replies=list(record.turn.progress.replies))
+
+
+def open_store(url: str, clock: Clock) -> Store:
+    """The store behind a URL, ready for `async with`."""
+    scheme = url.partition(":")[0]
+    store: Store = plugins.load("stores", scheme).open(url, clock)
+    return store
+
+
+def _as_sink(agent: Sink | Callable[..., Any]) -> Sink:
+    return agent if isinstance(agent, Sink) else HandlerSink(agent)
+
+
+def _preset(name: str) -> Rules:
+    if name not in PRESETS:
+        raise ConfigurationError(f"There is no preset {name!r}; there are: {', '.join(sorted(PRESETS))}.")
+    return PRESETS[name]
