@@ -79,7 +79,8 @@ class _MemoryLetters(Letters):
         self._clock = clock
 
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
-        newest_first = [letter_of(self._model.owners[id], c, ()) for id, c in self._model.letters.items()][::-1]
+        letters = [letter_of(self._model.owners[id], closed, ()) for id, closed in self._model.letters.items()]
+        newest_first = sorted(letters, key=lambda letter: (letter.at, letter.id), reverse=True)
         start = int(cursor or 0)
         more = start + limit < len(newest_first)
         return Page(tuple(newest_first[start : start + limit]), str(start + limit) if more else "")

@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 PART_BYTES = 256
-PART_NAMES = ("tenant", "channel", "account", "conversation", "topic")
+CACHED = 8_192
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._@+-]")
 _ESCAPED = re.compile(rb"~([0-9A-F]{2})")
@@ -38,23 +39,35 @@ class ConversationKey(NamedTuple):
     @classmethod
     def parse(cls, encoded: str) -> Self:
         """The key behind its spelling. Raises ValueError unless `str()` would give the same spelling again."""
-        parts = [_unescape(part) for part in encoded.split(":")]
-        if len(parts) not in (4, 5):
-            raise ValueError("A conversation key reads tenant:channel:account:conversation, then :topic if any.")
-        tenant, channel, account, conversation = parts[:4]
-        topic = parts[4] if len(parts) == 5 else ""
-        key = cls.of(conversation, tenant=tenant, channel=channel, account=account, topic=topic)
-        if str(key) != encoded:
-            raise ValueError("This is not the canonical spelling of a conversation key.")
-        return key
+        return cls(*_parsed(encoded))
 
     def __str__(self) -> str:
-        parts = [self.tenant, self.channel, self.account, self.conversation]
-        if self.topic:
-            parts.append(self.topic)
-        return ":".join(map(_escape, parts))
+        return _spelled(self)
 
 
+# A burst names its conversation again and again, and a tenant its channel: the caches make that nearly free.
+@lru_cache(CACHED)
+def _spelled(key: ConversationKey) -> str:
+    parts = [key.tenant, key.channel, key.account, key.conversation]
+    if key.topic:
+        parts.append(key.topic)
+    return ":".join(map(_escape, parts))
+
+
+@lru_cache(CACHED)
+def _parsed(encoded: str) -> ConversationKey:
+    parts = [_unescape(part) for part in encoded.split(":")]
+    if len(parts) not in (4, 5):
+        raise ValueError("A conversation key reads tenant:channel:account:conversation, then :topic if any.")
+    tenant, channel, account, conversation = parts[:4]
+    topic = parts[4] if len(parts) == 5 else ""
+    key = ConversationKey.of(conversation, tenant=tenant, channel=channel, account=account, topic=topic)
+    if str(key) != encoded:
+        raise ValueError("This is not the canonical spelling of a conversation key.")
+    return key
+
+
+@lru_cache(CACHED)
 def _normal(name: str, part: str) -> str:
     if part.isascii() and part.isprintable():
         normal = part
@@ -69,6 +82,7 @@ def _normal(name: str, part: str) -> str:
     return normal
 
 
+@lru_cache(CACHED)
 def _escape(part: str) -> str:
     raw = part.encode()
     if not _UNSAFE.search(raw):

@@ -31,33 +31,32 @@ SELECT id, key, body FROM conversations WHERE due_at <= ? ORDER BY due_at, id LI
 SELECT due_at FROM conversations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1;
 
 -- open_turn: a turn is sealed; an interrupted one with the same messages opens again
-INSERT INTO turns (id, conversation) VALUES (?, ?)
-ON CONFLICT (id) DO UPDATE SET closed_at = NULL, letter_at = NULL, body = NULL;
+INSERT INTO turns (conversation, head, tail, id) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET closed_at = NULL, letter_at = NULL, body = NULL;
 
 -- close_turn: what became of it
-INSERT INTO turns (id, conversation, closed_at, letter_at, body) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE
+INSERT INTO turns (conversation, head, tail, id, closed_at, letter_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE
 SET closed_at = excluded.closed_at, letter_at = excluded.letter_at, body = excluded.body;
 
 -- turn: by its id
 SELECT conversation, body FROM turns WHERE id = ?;
 
 -- turns: the latest of a conversation
-SELECT id, conversation, body FROM turns WHERE conversation = ? ORDER BY number DESC LIMIT ?;
+SELECT id, conversation, body FROM turns WHERE conversation = ? ORDER BY head DESC, tail DESC LIMIT ?;
 
 -- closed_before: turns old enough to forget
-SELECT number, conversation, body FROM turns
-WHERE closed_at < ? AND letter_at IS NULL ORDER BY closed_at LIMIT ?;
+SELECT conversation, body FROM turns WHERE closed_at < ? AND letter_at IS NULL ORDER BY closed_at LIMIT ?;
 
 -- drop_turn: forgotten
-DELETE FROM turns WHERE number = ?;
+DELETE FROM turns WHERE conversation = ? AND head = ? AND tail = ?;
 
 -- letter: a dead letter by its id
 SELECT conversation, body FROM turns WHERE id = ? AND letter_at IS NOT NULL;
 
 -- letters: the latest before a place in the list
-SELECT letter_at, number, conversation, body FROM turns
-WHERE letter_at IS NOT NULL AND (letter_at, number) < (?, ?) ORDER BY letter_at DESC, number DESC LIMIT ?;
+SELECT letter_at, id, conversation, body FROM turns
+WHERE letter_at IS NOT NULL AND (letter_at, id) < (?, ?) ORDER BY letter_at DESC, id DESC LIMIT ?;
 
 -- end_letter: it was retried or discarded
 UPDATE turns SET letter_at = NULL WHERE id = ? AND letter_at IS NOT NULL RETURNING conversation, body;

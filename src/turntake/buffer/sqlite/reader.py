@@ -18,6 +18,7 @@ from turntake.rules.turn import Conversation, oldest_open
 
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000
+LATEST = 2**62
 
 
 class SqliteReader:
@@ -76,9 +77,9 @@ class SqliteReader:
             return letter_of(self._key(row[0]), closed, messages)
 
     def letters(self, limit: int, cursor: str) -> Page[Letter]:
-        at, number = _place(cursor, (2**62, 2**62))
+        at, _, letter_id = cursor.partition("-")
         with self._snapshot():
-            found = rows(self.connection, "letters", at, number, limit + 1)
+            found = rows(self.connection, "letters", int(at or LATEST), letter_id, limit + 1)
             items = tuple(letter_of(self._key(row[2]), decode_closed(row[3]), ()) for row in found[:limit])
         return Page(items, f"{found[limit - 1][0]}-{found[limit - 1][1]}" if len(found) > limit else "")
 
@@ -101,8 +102,8 @@ class SqliteReader:
         kind, _, rest = cursor.partition("-")
         with self._snapshot():
             if kind == "due" and query.state != "idle":
-                due_at, row = _place(rest, (0, 0))
-                found = rows(self.connection, "waiting_page", due_at, row, query.state, SCANNED_AT_ONCE)
+                due_at, _, row = rest.partition("-")
+                found = rows(self.connection, "waiting_page", int(due_at), int(row), query.state, SCANNED_AT_ONCE)
                 page = [(f"due-{due}-{row}", key, body) for due, row, key, body in found]
             elif query.state in ("", "idle"):
                 after = int(rest) if kind == "idle" else 0
@@ -180,10 +181,3 @@ class SqliteLetters(Letters):
 
     async def discard(self, letter_id: str) -> bool:
         return await self._writer.run(lambda: self._transaction.discard_letter(letter_id))
-
-
-def _place(cursor: str, start: tuple[int, int]) -> tuple[int, int]:
-    if not cursor:
-        return start
-    first, _, second = cursor.partition("-")
-    return int(first), int(second)

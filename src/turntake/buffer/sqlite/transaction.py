@@ -92,11 +92,11 @@ class Transaction:
 
     def forget(self, before: int, limit: int) -> int:
         old = rows(self._connection, "closed_before", before, limit)
-        for number, row, body in old:
+        for row, body in old:
             closed = decode_closed(body)
             if closed.status != "interrupted":
                 run(self._connection, "drop_messages", row, closed.head, closed.tail)
-            run(self._connection, "drop_turn", number)
+            run(self._connection, "drop_turn", row, closed.head, closed.tail)
         return len(old)
 
     def retry_letter(self, letter_id: str) -> Conversation | None:
@@ -131,7 +131,7 @@ class Transaction:
         turn = conversation.turn
         assert turn is not None
         if is_new:
-            run(self._connection, "open_turn", turn.id, loaded.row)
+            run(self._connection, "open_turn", loaded.row, turn.head, turn.tail, turn.id)
         messages = in_order(messages_in(self._connection, loaded.row, turn.head, turn.tail))
         return Claim(loaded.key, conversation.epoch, turn, messages, conversation.agent)
 
@@ -172,7 +172,8 @@ class Transaction:
         closed = change.closed
         if closed is not None:
             letter_at = closed.at if closed.status in ("dead", "cleared") else None
-            run(self._connection, "close_turn", closed.id, loaded.row, closed.at, letter_at, _encode(closed))
+            row = (loaded.row, closed.head, closed.tail, closed.id, closed.at, letter_at, _encode(closed))
+            run(self._connection, "close_turn", *row)
         self._keep(loaded, change.conversation)
         return change.conversation
 

@@ -24,14 +24,16 @@ CREATE UNIQUE INDEX messages_id ON messages (conversation, id);
 
 -- While a turn is open its facts are its conversation's; once closed, they are kept here.
 CREATE TABLE turns (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
     conversation INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    tail INTEGER NOT NULL,
+    id TEXT NOT NULL,
     closed_at INTEGER,
     letter_at INTEGER,
-    body BLOB
-);
+    body BLOB,
+    PRIMARY KEY (conversation, head, tail)
+) WITHOUT ROWID;
 
-CREATE INDEX turns_conversation ON turns (conversation, number);
+CREATE UNIQUE INDEX turns_id ON turns (id);
 CREATE INDEX turns_closed ON turns (closed_at) WHERE closed_at IS NOT NULL AND letter_at IS NULL;
-CREATE INDEX turns_letters ON turns (letter_at, number) WHERE letter_at IS NOT NULL;
+CREATE INDEX turns_letters ON turns (letter_at, id) WHERE letter_at IS NOT NULL;
