@@ -56,7 +56,9 @@ def _spelled(key: ConversationKey) -> str:
 
 @lru_cache(CACHED)
 def _parsed(encoded: str) -> ConversationKey:
-    parts = [_unescape(part) for part in encoded.split(":")]
+    parts = encoded.split(":")
+    if "~" in encoded:
+        parts = [_unescape(part) for part in parts]
     if len(parts) not in (4, 5):
         raise ValueError("A conversation key reads tenant:channel:account:conversation, then :topic if any.")
     tenant, channel, account, conversation = parts[:4]

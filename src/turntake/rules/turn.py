@@ -155,8 +155,7 @@ class Touch(msgspec.Struct, frozen=True):
 
 def turn_id(key: ConversationKey, head: int, tail: int) -> str:
     """The same messages always make the same id, on every attempt and in every store."""
-    digest = hashlib.sha256(f"{key}|{head}|{tail}".encode()).hexdigest()
-    return f"turn_{digest[:32]}"
+    return "turn_" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=16).hexdigest()
 
 
 def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "") -> Change:
