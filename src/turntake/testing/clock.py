@@ -36,8 +36,12 @@ class VirtualClock(Clock):
             self._now = max(self._now, at)
             timer.fire()
             await self._settle()
-        self._now = end
+        self._now = max(self._now, end)
         await self._settle()
+
+    def stall(self, duration_ms: int) -> None:
+        """Time passes and nothing runs, as when a process is stopped or its event loop blocked."""
+        self._now += duration_ms
 
     async def _settle(self) -> None:
         for _ in range(_ROUNDS):

@@ -1,0 +1,46 @@
+"""The alarm: sleeps as long as it may, and no longer."""
+
+import asyncio
+
+from turntake.claim.alarm import Alarm
+from turntake.testing.clock import VirtualClock
+
+
+async def test_it_wakes_at_the_deadline_it_knows() -> None:
+    clock = VirtualClock()
+    sleep = asyncio.create_task(Alarm(clock).sleep(clock.now() + 300))
+    await clock.advance(299)
+    assert not sleep.done()
+    await clock.advance(1)
+    assert sleep.done()
+
+
+async def test_a_ring_for_an_earlier_deadline_wakes_it_then() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    sleep = asyncio.create_task(alarm.sleep(clock.now() + 900))
+    await clock.advance(0)
+    alarm.ring(clock.now() + 100)
+    alarm.ring(clock.now() + 500)
+    await clock.advance(99)
+    assert not sleep.done()
+    await clock.advance(1)
+    assert sleep.done()
+
+
+async def test_a_ring_before_it_falls_asleep_is_not_lost() -> None:
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    alarm.ring(clock.now() + 100)
+    sleep = asyncio.create_task(alarm.sleep(None))
+    await clock.advance(100)
+    assert sleep.done()
+
+
+async def test_without_any_ring_it_looks_again_at_the_horizon() -> None:
+    clock = VirtualClock()
+    sleep = asyncio.create_task(Alarm(clock, horizon_ms=1_000).sleep(None))
+    await clock.advance(999)
+    assert not sleep.done()
+    await clock.advance(1)
+    assert sleep.done()
