@@ -35,7 +35,7 @@ browser: ## find chromium; as root, install it if missing
 	else echo "no chromium found"; fi
 
 chaos: $(INSTALLED) ## kill, restart, mix for two minutes, then check the promises
-	@if [ -e chaos/__main__.py ]; then $(BIN)/python -m chaos $(ARGS); else echo "chaos/ is not written yet"; fi
+	$(BIN)/python -m chaos $(ARGS)
 
 check: lint types ## everything CI checks: lint, types, tests
 	@$(MAKE) --no-print-directory test
@@ -54,8 +54,8 @@ format: $(INSTALLED) ## rewrite to the house format
 wheel: $(INSTALLED) ## build dist/*.whl with the pinned back end
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv build --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 
-bench: $(INSTALLED) ## side by side with peers, in one run
-	@if [ -e bench/__main__.py ]; then $(BIN)/python -m bench $(ARGS); else echo "bench/ is not written yet"; fi
+bench: $(INSTALLED) ## measure speed and lateness, beside two baselines
+	$(BIN)/turntake bench $(ARGS)
 
 # Asks the registry the machine is set to, and writes versions and hashes only.
 lock: $(INSTALLED) ## choose the newest allowed versions, write constraints.txt

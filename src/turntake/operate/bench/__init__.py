@@ -1,0 +1,1 @@
+"""`turntake bench`: how fast, beside two baselines measured in the same run."""

@@ -1,0 +1,172 @@
+"""The measurements, one function each; every figure is taken in the run that prints it."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from turntake.clock import SystemClock
+from turntake.operate.bench.load import Load, batches, single_messages
+from turntake.operate.bench.processes import Process, noop_server, turntake_server
+from turntake.operate.bench.raw import messages_a_second
+
+BATCH = 100
+SAMPLED_TURNS = 500
+BACKLOG_TRIES = 600
+_clock = SystemClock()
+
+
+class Figure(NamedTuple):
+    """One line of the report."""
+
+    name: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+Report = Callable[[Figure], None]
+
+
+async def against_running(host: str, port: int, key: str, seconds: float, rate: float, report: Report) -> None:
+    """A server that is already there: its own speed and lateness."""
+    load = Load(host, port, key)
+    name = f"bench-{perf_counter():.0f}-"
+    await _throughput(load, None, seconds, f"{name}a", report)
+    await _steady(load, None, seconds, rate, f"{name}b", report)
+
+
+async def everything(seconds: float, rate: float, connections: int, waiting: tuple[int, ...], report: Report) -> None:
+    """Servers of our own, beside the baselines."""
+    with tempfile.TemporaryDirectory(prefix="turntake-bench-") as folder:
+        place = Path(folder)
+        async with noop_server() as noop:
+            load = Load("127.0.0.1", noop.port)
+            noop_rate, _ = await _flood(load, single_messages(load, "n"), seconds, connections)
+            report(Figure("no-op server, one message a request", noop_rate, "requests/s", "the same server, no store"))
+        for per_commit in (1, BATCH):
+            raw = await asyncio.to_thread(messages_a_second, place / f"raw{per_commit}.db", per_commit, seconds / 2)
+            report(Figure(f"raw SQLite, {per_commit} a commit", raw, "messages/s", "synchronous=FULL"))
+        async with turntake_server(place) as server:
+            await _idle(server, report)
+            single = await _throughput(Load("127.0.0.1", server.port), server, seconds, "t", report, connections)
+            report(Figure("one message a request, against no-op", 100 * single / noop_rate, "%"))
+        async with turntake_server(place) as server:
+            await _steady(Load("127.0.0.1", server.port), server, seconds, rate, "s", report)
+        await _by_waiting(place, waiting, seconds, report)
+
+
+async def _throughput(
+    load: Load, server: Process | None, seconds: float, name: str, report: Report, connections: int = 32
+) -> float:
+    cpu = server.cpu_s if server else 0.0
+    rate, latencies = await _flood(load, single_messages(load, name), seconds, connections)
+    report(Figure("one message a request", rate, "messages/s"))
+    report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
+    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    await _drained(load)
+    _report_cpu(server, cpu, len(latencies), report)
+    cpu = server.cpu_s if server else 0.0
+    batched, latencies = await _flood(load, batches(load, f"{name}x", BATCH), seconds, 8)
+    report(Figure(f"{BATCH} messages a request", batched * BATCH, "messages/s"))
+    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    await _drained(load)
+    _report_cpu(server, cpu, len(latencies) * BATCH, report)
+    return rate
+
+
+async def _steady(load: Load, server: Process | None, seconds: float, rate: float, name: str, report: Report) -> None:
+    cpu = server.cpu_s if server else 0.0
+    names, latencies = await load.bursts(rate, 2 * seconds, 16, name)
+    await _drained(load)
+    report(Figure(f"bursts of five at {rate:.0f} messages/s", len(latencies) / (2 * seconds), "messages/s"))
+    report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
+    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    lateness, whole = await _lateness(load, names)
+    report(Figure("  lateness (claim minus due), p50", _quantile(lateness, 0.5), "ms"))
+    report(Figure("  lateness (claim minus due), p99", _quantile(lateness, 0.99), "ms"))
+    report(Figure("  bursts handed over as one turn", 100 * whole, "%"))
+    _report_cpu(server, cpu, len(latencies), report)
+
+
+async def _by_waiting(place: Path, waiting: tuple[int, ...], seconds: float, report: Report) -> None:
+    """What a message costs with few and with many conversations waiting."""
+    costs = []
+    for count in waiting:
+        patient = {"rules_silence_ms": 600_000, "rules_typing_inference_ms": 0, "rules_max_wait_ms": 3_600_000}
+        async with turntake_server(place, **patient, rules_max_messages=100_000, rules_capacity=100_000) as server:
+            load = Load("127.0.0.1", server.port)
+            await _fill(load, count)
+            cpu = server.cpu_s
+            spread = max(1, count // 997)
+            one_of = single_messages(load, "w", lambda n, s=spread, c=count: f"w{n * s % c}")  # type: ignore[misc]
+            rate, latencies = await _flood(load, one_of, seconds, 32)
+            costs.append(1e6 * (server.cpu_s - cpu) / len(latencies))
+            report(Figure(f"with {count} conversations waiting", rate, "messages/s", f"{costs[-1]:.0f} µs CPU each"))
+            report(Figure("  resident", server.resident_mb, "MB"))
+    if len(costs) > 1:
+        report(Figure("  CPU a message, most against fewest waiting", 100 * costs[-1] / costs[0], "%"))
+
+
+async def _fill(load: Load, count: int) -> None:
+    async with load.connections(1) as (connection,):
+        for first in range(0, count, BATCH):
+            body = [
+                {"conversation": f"w{n}", "id": "first", "text": "hello"}
+                for n in range(first, min(count, first + BATCH))
+            ]
+            await connection.ask(load.post("/v1/messages", body))
+
+
+async def _idle(server: Process, report: Report) -> None:
+    cpu, started = server.cpu_s, perf_counter()
+    await _clock.sleep(4_000)
+    report(Figure("idle: resident", server.resident_mb, "MB"))
+    report(Figure("idle: CPU", 100 * (server.cpu_s - cpu) / (perf_counter() - started), "%"))
+
+
+async def _flood(load: Load, requests: Iterator[bytes], seconds: float, connections: int) -> tuple[float, list[float]]:
+    started = perf_counter()
+    latencies = await load.flood(requests, seconds, connections)
+    return len(latencies) / (perf_counter() - started), latencies
+
+
+async def _drained(load: Load) -> None:
+    """Waits until nothing is collecting or being answered, so that one measurement does not burden the next."""
+    async with load.connections(1) as (connection,):
+        for state in ("collecting", "answering"):
+            for _ in range(BACKLOG_TRIES):
+                _, body = await connection.ask(load.get(f"/v1/conversations?status={state}&limit=1"))
+                if not json.loads(body)["conversations"]:
+                    break
+                await _clock.sleep(100)
+
+
+async def _lateness(load: Load, names: list[str]) -> tuple[list[float], float]:
+    """How late sampled turns were claimed, and which share of the sampled bursts became one turn."""
+    step = max(1, len(names) // SAMPLED_TURNS)
+    lateness, whole, sampled = [], 0, names[::step]
+    async with load.connections(1) as (connection,):
+        for name in sampled:
+            _, body = await connection.ask(load.get(f"/v1/conversations/default:generic:default:{name}"))
+            turns = json.loads(body)["turns"]
+            whole += len(turns) == 1
+            for turn in turns:
+                _, body = await connection.ask(load.get(f"/v1/turns/{turn['turnId']}"))
+                lateness.append(float(json.loads(body)["latenessMs"]))
+    return lateness, whole / len(sampled)
+
+
+def _report_cpu(server: Process | None, before: float, messages: int, report: Report) -> None:
+    if server is not None:
+        report(
+            Figure("  CPU for 1,000 messages, accepted and answered", 1000 * (server.cpu_s - before) / messages, "s")
+        )
+
+
+def _quantile(values: list[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
