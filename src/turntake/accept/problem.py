@@ -1,0 +1,95 @@
+"""Errors as `application/problem+json` (RFC 9457). `detail` says what to do."""
+
+import logging
+import traceback
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turntake.errors import StoreUnavailable
+
+log = logging.getLogger("turntake")
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong with a body: where, and for a list of messages in which item."""
+
+    detail: str
+    at: str = ""
+    index: int | None = None
+
+
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: Sequence[Fault] = ()
+
+
+class Problem(Exception):
+    """Ends a request with an error that its sender can act on."""
+
+    def __init__(
+        self, status: int, detail: str, errors: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+        self.headers = headers
+
+    def response(self) -> Response:
+        body = ProblemBody("about:blank", HTTPStatus(self.status).phrase, self.status, self.detail, self.errors)
+        return Response(msgspec.json.encode(body), self.status, self.headers, MEDIA_TYPE)
+
+
+class Problems:
+    """Outermost: whatever goes wrong inside leaves as a problem, and the server lives on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            await problem_of(error, scope).response()(scope, receive, send)
+
+
+def not_served(request: Request, error: Exception) -> Response:
+    """What Starlette answers by itself: no such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    details = {
+        404: f"There is nothing at {request.url.path}; /openapi.json lists what there is.",
+        405: f"{request.method} is not possible here; the Allow header says what is.",
+    }
+    detail = details.get(error.status_code, error.detail)
+    return Problem(error.status_code, detail, headers=error.headers).response()
+
+
+def problem_of(error: Exception, scope: Scope) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, StoreUnavailable):
+        return Problem(503, str(error), headers={"Retry-After": "1"})
+    log.error("A request failed", extra=_facts(error, scope))
+    return Problem(500, "The server made a mistake and logged it; nothing was acknowledged, so try again.")
+
+
+def _facts(error: Exception, scope: Scope) -> dict[str, Any]:
+    """Where it failed, without the error's own words: they may quote what a person wrote."""
+    trace = "".join(traceback.format_tb(error.__traceback__))
+    return {"action": "request", "path": scope["path"], "error": type(error).__name__, "trace": trace}

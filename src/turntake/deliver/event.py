@@ -1,0 +1,163 @@
+"""The events as they leave: CloudEvents, structured JSON. A pure translation; it knows nothing of HTTP."""
+
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from turntake.deliver.turn import Turn
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Attachment
+from turntake.wire import decision_view, instant, message_view
+
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+SCHEMA_ID = "urn:turntake:messages.batch.ready:1"
+
+Instant = Annotated[
+    str, msgspec.Meta(description="RFC 3339, UTC, with milliseconds.", extra_json_schema={"format": "date-time"})
+]
+
+
+class EventMessage(msgspec.Struct, frozen=True, rename="camel"):
+    """One message. `timestamp` is the platform's time, or that of its arrival where the platform gave none."""
+
+    id: str
+    seq: int
+    sender: str
+    text: str
+    timestamp: Instant
+    received_at: Instant
+    attachments: tuple[Attachment, ...]
+    reply_to: str | None
+    platform: str
+    metadata: dict[str, Any]
+
+
+class EventDecision(msgspec.Struct, frozen=True, rename="camel"):
+    """One step of the wait: at `at`, the deadline became `dueAt` because of `reason`."""
+
+    at: Instant
+    due_at: Instant
+    reason: str
+
+
+class EventMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """Facts about the turn as a whole. More may be added."""
+
+    platform: str
+
+
+class Batch(msgspec.Struct, frozen=True, rename="camel"):
+    """A turn: what one person said, handed over together. Only `attempt` differs when it is handed over again."""
+
+    turn_id: str
+    conversation_id: str
+    conversation_key: str
+    tenant: str
+    channel: str
+    account: str
+    agent: str
+    topic: str
+    attempt: int
+    reason: str
+    message_count: int
+    text: str
+    messages: tuple[EventMessage, ...]
+    buffered_at: Instant
+    first_message_at: Instant
+    last_message_at: Instant
+    metadata: EventMetadata
+    decisions: tuple[EventDecision, ...]
+
+
+class BatchReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The CloudEvent `messages.batch.ready`. `time` is when the turn was first claimed."""
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str
+    source: str
+    type: Literal["messages.batch.ready"] = "messages.batch.ready"
+    time: Instant
+    datacontenttype: Literal["application/json"] = "application/json"
+    subject: str
+    data: Batch
+
+
+class Reply(msgspec.Struct, frozen=True, rename="camel"):
+    """The `index`-th reply to a turn, counted from 0."""
+
+    turn_id: str
+    conversation_id: str
+    conversation_key: str
+    tenant: str
+    channel: str
+    account: str
+    topic: str
+    index: int
+    text: str
+
+
+class ReplyReady(msgspec.Struct, frozen=True, kw_only=True):
+    """The CloudEvent `messages.reply.ready`. It has no `time`, so that it is the same on every try."""
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str
+    source: str
+    type: Literal["messages.reply.ready"] = "messages.reply.ready"
+    datacontenttype: Literal["application/json"] = "application/json"
+    subject: str
+    data: Reply
+
+
+def batch_ready(turn: Turn) -> BatchReady:
+    """The event that hands `turn` over."""
+    return BatchReady(
+        id=turn.id,
+        source=_source(turn.conversation),
+        time=instant(turn.claim.turn.claimed_at),
+        subject=str(turn.conversation),
+        data=_batch(turn),
+    )
+
+
+def reply_ready(key: ConversationKey, turn_id: str, index: int, text: str) -> ReplyReady:
+    """The event that carries one reply."""
+    data = Reply(
+        turn_id, key.conversation, str(key), key.tenant, key.channel, key.account, key.topic, index=index, text=text
+    )
+    return ReplyReady(id=f"{turn_id}.{index}", source=_source(key), subject=str(key), data=data)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of `messages.batch.ready`, as published in docs/reference/event.schema.json."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID}
+    return head | msgspec.json.schema(BatchReady)
+
+
+def _batch(turn: Turn) -> Batch:
+    key, platform = turn.conversation, turn.conversation.channel
+    sent = [message.received_at if message.sent_at is None else message.sent_at for message in turn.messages]
+    return Batch(
+        turn_id=turn.id,
+        conversation_id=key.conversation,
+        conversation_key=str(key),
+        tenant=key.tenant,
+        channel=key.channel,
+        account=key.account,
+        agent=turn.agent,
+        topic=key.topic,
+        attempt=turn.attempt,
+        reason=turn.reason,
+        message_count=len(turn.messages),
+        text=turn.text,
+        messages=msgspec.convert([message_view(m, platform) for m in turn.messages], tuple[EventMessage, ...]),
+        buffered_at=instant(turn.claim.first_at),
+        first_message_at=instant(min(sent)),
+        last_message_at=instant(max(sent)),
+        metadata=EventMetadata(platform),
+        decisions=msgspec.convert([decision_view(d) for d in turn.decisions], tuple[EventDecision, ...]),
+    )
+
+
+def _source(key: ConversationKey) -> str:
+    return f"/turntake/{quote(key.tenant, safe='')}/{quote(key.channel, safe='')}"

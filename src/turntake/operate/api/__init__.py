@@ -1,0 +1,1 @@
+"""The HTTP API for those who run it: conversations, turns, dead letters, events."""

@@ -1,0 +1,55 @@
+"""Why does it wait? One sentence about where a conversation stands. Pure."""
+
+from turntake.rules.deadline import Reason
+from turntake.rules.turn import Buffer, Conversation, SealedTurn
+
+BECAUSE: dict[Reason, str] = {
+    "silence": "the person may still add something",
+    "typing": "the person is sending one message after another",
+    "window": "the window that the first message opened is still open",
+    "waiting for more": "there are fewer messages than min_messages asks for",
+    "max wait": "the person still writes, and max_wait ends the wait then",
+    "max messages": "max_messages is reached, so nothing more is waited for",
+    "capacity": "the buffer is full, so nothing more is waited for",
+    "off switch": "buffering is switched off, so nothing is waited for",
+    "activity": "the person is typing or recording",
+    "held": "somebody put it on hold",
+    "flushed": "somebody flushed it",
+    "retried": "a dead letter came back",
+}
+
+
+def why(conversation: Conversation, now: int) -> str:
+    buffer, turn = conversation.buffer, conversation.turn
+    if turn is not None:
+        return f"{_answering(turn, now)} {_behind(conversation.waiting)}".rstrip()
+    return "Nothing waits." if buffer is None else _collecting(buffer, conversation.waiting, now)
+
+
+def _collecting(buffer: Buffer, count: int, now: int) -> str:
+    because = f"{BECAUSE[buffer.due.reason]} ({buffer.due.reason})"
+    if buffer.due.at <= now:
+        return f"{_messages(count)} for a worker, due {_seconds(now - buffer.due.at)} ago: {because}."
+    return f"{_messages(count)} for {_seconds(buffer.due.at - now)} more: {because}."
+
+
+def _answering(turn: SealedTurn, now: int) -> str:
+    if turn.due_at <= now:
+        return f"Attempt {turn.attempt} is over and the turn waits for a worker to take it again."
+    left = _seconds(turn.due_at - now)
+    if not turn.is_leased:
+        return f"Attempt {turn.attempt} did not succeed; the next one is due in {left}."
+    doing = "the answer is being sent" if turn.progress.is_final else "the agent has the turn"
+    return f"Attempt {turn.attempt}: {doing}, and the lease runs {left} more."
+
+
+def _behind(count: int) -> str:
+    return f"{_messages(count)} for the next turn." if count else ""
+
+
+def _messages(count: int) -> str:
+    return "1 message waits" if count == 1 else f"{count} messages wait"
+
+
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1000:.1f} s"

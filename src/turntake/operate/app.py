@@ -1,0 +1,82 @@
+"""The HTTP service as one ASGI app."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
+
+from turntake.accept.guard import MAX_BODY_BYTES, RECEIVE_MS, Guard
+from turntake.accept.messages import Activity, Messages
+from turntake.accept.problem import Problems, not_served
+from turntake.operate.api.conversations import Conversations
+from turntake.operate.api.events import EventStream
+from turntake.operate.api.health import Readiness, healthz
+from turntake.operate.api.letters import DeadLetters
+from turntake.operate.api.openapi import openapi
+from turntake.operate.api.turns import Turns
+from turntake.operate.door import Door, LocalOnly
+from turntake.operate.welcome import Welcome, asset
+from turntake.service import TurnTake
+
+
+def create(
+    turns: TurnTake,
+    *,
+    api_keys: Sequence[str] = (),
+    max_body_bytes: int = MAX_BODY_BYTES,
+    receive_ms: int = RECEIVE_MS,
+) -> Starlette:
+    """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
+
+    Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
+    A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
+    """
+    events = EventStream(turns)
+    walls = [
+        Middleware(Door, turns, tuple(api_keys)),
+        Middleware(Guard, turns.clock, max_body_bytes, receive_ms),
+    ]
+    app = Starlette(
+        routes=[*_private(turns, events, walls), *_public(turns, bool(api_keys))],
+        middleware=[Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)],
+        exception_handlers={HTTPException: not_served},
+        lifespan=lambda app: _running(turns, events),
+    )
+    app.router.redirect_slashes = False
+    app.state.turns = turns
+    app.state.events = events
+    return app
+
+
+def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:
+    """The busiest first, since they are tried in order."""
+    endpoints = [*Conversations(turns).endpoints(), *Turns(turns).endpoints(), *DeadLetters(turns).endpoints()]
+    return [
+        Route("/v1/messages", Messages(turns), methods=["POST"], middleware=walls),
+        Route("/v1/activity", Activity(turns), methods=["POST"], middleware=walls),
+        Route("/v1/events", events, methods=["GET"], middleware=walls),
+        *(Route(e.path, e.answer, methods=e.methods, middleware=walls) for e in endpoints),
+    ]
+
+
+def _public(turns: TurnTake, needs_key: bool) -> list[BaseRoute]:
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", Readiness(turns).check),
+        Route("/openapi.json", openapi),
+        Route("/", Welcome(needs_key).page),
+        Route("/pages/{name}", asset),
+    ]
+
+
+@asynccontextmanager
+async def _running(turns: TurnTake, events: EventStream) -> AsyncIterator[None]:
+    if turns.is_running:
+        yield
+    else:
+        async with turns:
+            yield
+    events.close()

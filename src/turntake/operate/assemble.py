@@ -1,0 +1,69 @@
+"""From settings to the running parts: which agent, which way out, which TurnTake."""
+
+from typing import NamedTuple
+
+from turntake.deliver.agents import Agent, agent_from
+from turntake.deliver.outbound import Kept, Outbound
+from turntake.operate.settings import Settings
+from turntake.service import TurnTake
+
+OWN = ("store", "rules.", "worker.", "history.", "generic.callback_url")
+
+
+class Parts(NamedTuple):
+    """What was built, and who must close it: the parts' maker, except for a TurnTake that the agent's module made."""
+
+    turns: TurnTake
+    agent: Agent
+    outbound: Outbound
+    ignored: tuple[str, ...] = ()
+
+    async def aclose(self) -> None:
+        await self.agent.sink.aclose()
+        await self.outbound.aclose()
+
+
+def assemble(settings: Settings) -> Parts:
+    """A TurnTake as the settings say, not yet entered. Raises ConfigurationError."""
+    agent = agent_of(settings)
+    if agent.turns is not None:
+        return _named(agent, agent.turns, settings)
+    outbound = outbound_of(settings)
+    turns = TurnTake(
+        settings("store"),
+        rules=settings.rules,
+        agent=agent.sink,
+        outbound=outbound,
+        role=settings("role"),
+        concurrency=settings("worker.concurrency"),
+        lease_ms=settings("worker.lease_ms"),
+        keep_ms=settings("history.keep_ms"),
+        shutdown_ms=settings("worker.shutdown_ms"),
+    )
+    return Parts(turns, agent, outbound)
+
+
+def agent_of(settings: Settings) -> Agent:
+    return agent_from(
+        settings("agent"),
+        secrets=settings("agent_secret"),
+        timeout_ms=settings("http_agent.timeout_ms"),
+        pending_ms=settings("http_agent.complete_within_ms"),
+    )
+
+
+def outbound_of(settings: Settings) -> Outbound:
+    """Replies stay with their turns unless they have somewhere to go; only then is an HTTP client loaded."""
+    url = settings("generic.callback_url")
+    if not url:
+        return Kept()
+    from turntake.deliver.callback import Callback
+
+    return Callback(url, secrets=settings("generic.secret"))
+
+
+def _named(agent: Agent, turns: TurnTake, settings: Settings) -> Parts:
+    """The object that `module:turns` names has its own store and rules; of ours it takes the role."""
+    if settings.is_set("role"):
+        turns.role = settings("role")
+    return Parts(turns, agent, Kept(), tuple(k for k in settings.given if k.startswith(OWN) and settings.is_set(k)))

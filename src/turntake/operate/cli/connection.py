@@ -1,0 +1,43 @@
+"""What every command that talks to a server shares: its address, its key, how a wait is put into words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from turntake import wire
+from turntake.clock import Clock
+from turntake.operate.cli.flags import option
+from turntake.operate.cli.output import duration
+from turntake.operate.client import Client, address
+from turntake.operate.sources import load
+
+Url = Annotated[str | None, option("The server. [by the settings: http://127.0.0.1:8080]", "URL")]
+Key = Annotated[str | None, option("Its API key. [for this machine's server, the first of TURNTAKE_API_KEYS]", "KEY")]
+
+
+@contextmanager
+def connected(url: str | None, key: str | None, config: Path | None = None) -> Iterator[Client]:
+    """A client for the server that was named, or for the one that these settings would start."""
+    with Client(*destination(url, key, config)) as client:
+        yield client
+
+
+def destination(url: str | None, key: str | None, config: Path | None = None) -> tuple[str, str]:
+    """The server's address and key. A key of our own server is not for others: they get only one that was given."""
+    settings = load(config=config)
+    keys = settings("api_keys")
+    is_ours = url is None or url.rstrip("/") == address(settings)
+    return url or address(settings), key or (keys[0] if keys and is_ours else "")
+
+
+def until(at: str | None, clock: Clock) -> str:
+    """`in 2.1 s`, `now`, or nothing."""
+    if at is None:
+        return ""
+    left = wire.milliseconds(at) - clock.now()
+    return f"in {duration(left)}" if left > 0 else "now"
+
+
+def since(at: str, clock: Clock) -> str:
+    return f"{duration(max(0, clock.now() - wire.milliseconds(at)))} ago"

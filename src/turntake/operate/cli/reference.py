@@ -1,0 +1,76 @@
+"""The reference pages, made from the table of settings and from every command's own help.
+
+python -m turntake.operate.cli.reference settings > docs/reference/settings.md
+python -m turntake.operate.cli.reference cli > docs/reference/cli.md
+"""
+
+import io
+import sys
+from itertools import groupby
+
+from cyclopts import App
+
+from turntake.operate.cli import COMMANDS, build
+from turntake.operate.settings import SETTINGS, Setting, allowed, shown
+
+WIDTH = 90
+LETTERS = ("list", "show", "retry", "discard")
+
+_SETTINGS_HEAD = """# Settings
+
+A value comes from the first of: a flag of `turntake serve`, the environment, `turntake.toml` (or the file
+that `--config` names), the preset that `[rules] preset` names, the default. `turntake doctor` shows every
+value and where it came from; `turntake init` writes a commented `turntake.toml`.
+
+An empty variable counts as not set. Secrets are read from the environment, or from the file that the same
+name with `_FILE` added points to, and never from `turntake.toml`. An unknown name in `turntake.toml` is an
+error, an unknown `TURNTAKE_…` variable a warning.
+"""
+_CLI_HEAD = """# The command line
+
+Errors are one line on standard error. Exit codes: 0 all is well, 1 it failed, 2 the command or a setting
+is wrong, 130 interrupted.
+"""
+_MADE_BY = "\n<!-- Generated: python -m turntake.operate.cli.reference {page} > docs/reference/{page}.md -->\n"
+
+
+def settings() -> str:
+    """docs/reference/settings.md"""
+    parts = [_SETTINGS_HEAD, _MADE_BY.format(page="settings")]
+    for section, members in groupby(SETTINGS, key=lambda setting: setting.section):
+        parts.append(f"\n## {f'[{section}]' if section else 'Top level'}\n\n")
+        parts.append("| name | default | what it does | environment | flag |\n| --- | --- | --- | --- | --- |\n")
+        parts += [_row(setting) for setting in members]
+    return "".join(parts)
+
+
+def _row(setting: Setting) -> str:
+    default = "" if setting.is_secret else shown(setting, setting.default)
+    kind = "secret" if setting.is_secret else allowed(setting)
+    meaning = f"{setting.sentence} _({kind})_".replace("|", "\\|")
+    cells = (f"`{setting.name}`", f"`{default}`" if default else "", meaning, f"`{setting.env}`")
+    flag = f"`{setting.flag}`" if setting.flag else ""
+    return f"| {' | '.join(cells)} | {flag} |\n"
+
+
+def cli() -> str:
+    """docs/reference/cli.md"""
+    app = build()
+    parts = [_CLI_HEAD, _MADE_BY.format(page="cli"), _help(app, ())]
+    for name, _, _ in COMMANDS:
+        parts.append(_help(app, (name,)))
+        parts += [_help(app, (name, sub)) for sub in LETTERS if name == "letters"]
+    return "".join(parts)
+
+
+def _help(app: App, command: tuple[str, ...]) -> str:
+    from rich.console import Console
+
+    page = io.StringIO()
+    app.help_print(list(command), console=Console(file=page, width=WIDTH, force_terminal=False, color_system=None))
+    text = "\n".join(line.rstrip() for line in page.getvalue().strip().splitlines())
+    return f"\n## {' '.join(('turntake', *command))}\n\n```text\n{text}\n```\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write({"settings": settings, "cli": cli}[sys.argv[1]]())

@@ -1,0 +1,121 @@
+"""`turntake serve`: the settings become a server that runs until it is told to stop."""
+
+import asyncio
+import logging
+import sys
+from socket import socket
+
+from cyclopts import App
+
+from turntake.operate import logs
+from turntake.operate.assemble import Parts, assemble
+from turntake.operate.cli.flags import Load, takes_settings
+from turntake.operate.cli.output import paint, say
+from turntake.operate.settings import BY_KEY, Settings, without_password
+
+log = logging.getLogger("turntake")
+
+EXAMPLE = f"http://{BY_KEY['host'].default}:{BY_KEY['port'].default}"
+
+app = App(
+    name="serve",
+    help_epilogue="""
+Examples:
+
+    turntake serve                              keeps turntake.db here, echoes
+    turntake serve --agent my_app:answer        your own async def answer(turn)
+    turntake serve --agent https://host/agent   your own service
+    turntake serve --rules-silence-ms 2500      patience with slow writers
+    TURNTAKE_API_KEYS=change-me turntake serve --host 0.0.0.0
+
+Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
+`turntake doctor` lists them all, `turntake init` writes the file.
+""",
+)
+
+
+@app.default
+@takes_settings
+def serve(load: Load) -> None:
+    """Run the server: accept messages, collect them into turns, have them answered.
+
+    It stops politely on Ctrl-C or SIGTERM: answers that are under way may finish, the rest is handed back.
+    """
+    from turntake.operate.door import refuse_open_bind
+    from turntake.operate.server import listen, new_loop
+
+    settings = load()
+    logs.configure(settings("log.level"), settings("log.format"))
+    refuse_open_bind(settings("host"), settings("api_keys"))
+    parts = assemble(settings)
+    bound = listen(settings("host"), settings("port"))
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(_serve(settings, parts, bound))
+
+
+async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
+    from turntake.operate.server import Server, url_of
+
+    app = parts.turns.asgi(
+        api_keys=settings("api_keys"),
+        max_body_bytes=settings("http.body_bytes"),
+        receive_ms=settings("http.receive_ms"),
+    )
+    graceful_s = max(1, settings("worker.shutdown_ms") // 1_000)
+    server = Server(app, graceful_s, lambda: _announce(settings, parts, url_of(bound)), app.state.events.close)
+    try:
+        # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
+        async with parts.turns:
+            await server.serve([bound])
+    finally:
+        bound.close()
+        await parts.aclose()
+    log.info("Stopped", extra={"action": "stop"})
+
+
+def _announce(settings: Settings, parts: Parts, url: str) -> None:
+    for warning in (*settings.warnings, *_unset(settings, parts)):
+        log.warning(warning, extra={"action": "start"})
+    store, agent = without_password(settings("store")), without_password(settings("agent"))
+    if sys.stdout.isatty():
+        facts = {"store": "(that of the agent's module)" if parts.agent.turns else store, "agent": agent}
+        if settings("public_url"):
+            facts["public"] = settings("public_url")
+        _banner(url, facts, bool(settings("api_keys")))
+    else:
+        log.info("Listening", extra={"action": "start", "url": url, "store": store, "agent": agent})
+
+
+def _unset(settings: Settings, parts: Parts) -> list[str]:
+    """One line each: what was set in vain, and one for all that is optional and not set."""
+    vain = ", ".join(parts.ignored)
+    lines = [f"{settings('agent')} brings its own store and rules; ignored: {vain}."] if vain else []
+    if settings("store").startswith("memory:"):
+        lines.append("memory:// forgets everything when this server stops.")
+    optional = {
+        "TURNTAKE_API_KEYS (anybody on this machine gets in)": settings("api_keys"),
+        "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)": settings("agent_secret")
+        or "://" not in settings("agent"),
+        "TURNTAKE_GENERIC_CALLBACK_URL (replies are kept, not posted)": settings("generic.callback_url"),
+    }
+    missing = [name for name, is_there in optional.items() if not is_there]
+    return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
+
+
+def _banner(url: str, facts: dict[str, str], has_keys: bool) -> None:
+    body = '{"conversation": "ann", "id": "1", "text": "hello"}'
+    where = "" if url == EXAMPLE else f"--url {url} "
+    key = "--key KEY " if has_keys else ""
+    header = " -H 'authorization: Bearer KEY'" if has_keys else ""
+    say()
+    say(f"  {paint('bold', 'turntake')} is listening on {paint('cyan', url)}")
+    for name, value in facts.items():
+        say(f"  {name:<6} {value}")
+    say()
+    say("  Try it from a second terminal:")
+    say(f'    turntake send --follow {where}{key}"hi" "are you open tomorrow?"')
+    say(f"    curl {url}/v1/messages{header} -H 'content-type: application/json' \\")
+    say(f"      -d '{body}'")
+    say()
+    say(paint("dim", "  Ctrl-C stops it."))
+    sys.stdout.flush()

@@ -1,0 +1,203 @@
+"""Looks an installation over before it matters. It opens what serving would open, and changes nothing."""
+
+import http.client
+import os
+import platform
+import shutil
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from turntake import plugins
+from turntake.clock import Clock
+from turntake.errors import TurntakeError
+from turntake.operate.settings import SETTINGS, Settings, without_password
+
+SQLITE_WANTED = (3, 51, 3)
+DISK_LITTLE_BYTES = 1 << 30
+DISK_NOTHING_BYTES = 100 << 20
+YEAR_2026 = 1_767_225_600_000
+DAY_MS = 86_400_000
+PROBE_S = 2.0
+
+
+class Check(NamedTuple):
+    """One finding, in a sentence. `warn` deserves a thought, `fail` must be mended."""
+
+    mark: Literal["ok", "warn", "fail"]
+    about: str
+    says: str
+
+
+def examine(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Iterator[Check]:
+    """All findings about a set-up whose settings could be read."""
+    yield from machine(clock)
+    yield from configuration(settings, environ)
+    yield from store(settings("store"))
+    yield from agent(settings)
+    yield from door(settings)
+
+
+def machine(clock: Clock) -> Iterator[Check]:
+    """What can be said without any settings."""
+    import apsw
+
+    yield Check("ok", "turntake", f"{version('turntake')} on Python {platform.python_version()}, {platform.system()}")
+    library = apsw.sqlite_lib_version()
+    wanted = ".".join(map(str, SQLITE_WANTED))
+    if tuple(map(int, library.split("."))) >= SQLITE_WANTED:
+        yield Check("ok", "sqlite", f"{library} ({wanted} or later is needed)")
+    else:
+        yield Check("fail", "sqlite", f"{library} can lose committed data; pip install -U 'apsw>={wanted}'")
+    installed_at = int(Path(__file__).stat().st_mtime * 1000)
+    if clock.now() < max(YEAR_2026, installed_at - DAY_MS):
+        yield Check("fail", "clock", "it is behind; set the time, for example with timedatectl set-ntp true")
+    else:
+        yield Check("ok", "clock", "plausible")
+
+
+def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
+    yield Check("ok", "config", f"{settings.config} read" if settings.config else "no turntake.toml here; defaults")
+    for warning in settings.warnings:
+        yield Check("warn", "environment", warning)
+    if settings.config and _is_open(settings.config) and _has_password(settings):
+        yield Check("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {settings.config}")
+    for setting in SETTINGS:
+        path = environ.get(f"{setting.env}_FILE")
+        if setting.is_secret and path and _is_open(Path(path)):
+            yield Check("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
+
+
+def store(url: str) -> Iterator[Check]:
+    """Whether the store would open, and how safe it is."""
+    scheme = url.partition(":")[0]
+    if scheme == "memory":
+        yield Check("warn", "store", "memory:// forgets everything when the server stops; use sqlite:/// to keep it")
+        return
+    try:
+        plugins.load("stores", scheme)
+    except TurntakeError as error:
+        yield Check("fail", "store", str(error))
+        return
+    if scheme == "sqlite":
+        yield from _sqlite(Path(url.removeprefix("sqlite:///")).absolute())
+    else:
+        yield Check("ok", "store", f"{without_password(url)} (not opened)")
+
+
+def _sqlite(path: Path) -> Iterator[Check]:
+    from turntake.buffer.sqlite.store import refuse_network
+
+    folder = path.parent
+    if not folder.is_dir():
+        yield Check("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
+        return
+    try:
+        refuse_network(path)
+        yield Check("ok", "store", _contents(path))
+    except (TurntakeError, OSError) as error:
+        yield Check("fail", "store", str(error))
+        return
+    yield _disk(folder)
+
+
+def _contents(path: Path) -> str:
+    """What the file holds. Raises OSError that says what is wrong with it."""
+    import apsw
+
+    from turntake.buffer.sqlite.schema import migrations, schema_version
+
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OSError(f"{path} cannot be written by this user")
+    if not path.exists():
+        return f"{path} will be created"
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        found, known = schema_version(connection), migrations()[-1][0]
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone() or ("?",)
+        connection.close()
+    except apsw.Error as error:
+        raise OSError(f"{path} does not open as a database: {error}") from None
+    if found > known:
+        raise OSError(f"{path} has schema {found}, this release knows {known}: install a newer turntake")
+    after = "" if found == known else f", {known} after the next start"
+    # Serving sets both itself on every connection; the file remembers only the first.
+    return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
+
+
+def _disk(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    says = f"{free / (1 << 30):.1f} GB free on the disk of {folder}"
+    if free < DISK_NOTHING_BYTES:
+        return Check("fail", "disk", f"{says}: make room, or nothing can be accepted")
+    return Check("warn" if free < DISK_LITTLE_BYTES else "ok", "disk", says)
+
+
+def agent(settings: Settings) -> Iterator[Check]:
+    """Whether the agent can be found; one behind a URL is not called."""
+    from turntake.operate.assemble import agent_of
+
+    try:
+        agent_of(settings)
+        yield Check("ok", "agent", f"{without_password(settings('agent'))} loads")
+    except TurntakeError as error:
+        yield Check("fail", "agent", str(error))
+
+
+def door(settings: Settings) -> Iterator[Check]:
+    """Who may come in, and whether the port is ours to take."""
+    from turntake.operate.door import refuse_open_bind
+
+    host, keys = settings("host"), settings("api_keys")
+    try:
+        refuse_open_bind(host, keys)
+        yield Check("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
+    except TurntakeError as error:
+        yield Check("fail", "access", str(error))
+    yield _port(host, settings("port"))
+
+
+def _port(host: str, port: int) -> Check:
+    try:
+        with socket.create_server((host, port), family=family_of(host)):
+            return Check("ok", "port", f"{host}:{port} is free")
+    except OSError as error:
+        if is_turntake(host, port):
+            return Check("ok", "port", f"a turntake server answers on {host}:{port}")
+        return Check("fail", "port", f"{host}:{port} is taken or not ours ({error.strerror}); choose another --port")
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def is_turntake(host: str, port: int) -> bool:
+    """Whether a healthy server of ours answers there."""
+    connection = http.client.HTTPConnection(reachable(host), port, timeout=PROBE_S)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def reachable(host: str) -> str:
+    """An address to call for a server that listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+
+
+def _is_open(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
+def _has_password(settings: Settings) -> bool:
+    urls = [settings(key) for key in ("store", "agent", "generic.callback_url") if settings.given[key].is_set]
+    return any(without_password(url) != url for url in urls)

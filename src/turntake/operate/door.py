@@ -1,0 +1,89 @@
+"""Who may come in: holders of a key, or without keys only this machine's own programs."""
+
+import hmac
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import ip_address
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turntake.accept.problem import Problem
+from turntake.errors import ConfigurationError
+from turntake.service import TurnTake
+
+Headers = dict[bytes, bytes]
+
+
+class Door:
+    """In front of every private route."""
+
+    def __init__(self, app: ASGIApp, turns: TurnTake, api_keys: Sequence[str] = ()) -> None:
+        if not all(key.strip() for key in api_keys):
+            raise ConfigurationError("An API key is blank; remove it or give it a value.")
+        self._app = app
+        self._turns = turns
+        self._keys = [key.strip().encode() for key in api_keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._keys and not holds_key(dict(scope["headers"]), self._keys):
+            detail = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+            raise Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="turntake"'})
+        if not self._turns.is_running:
+            detail = "TurnTake is not running: run this app with its lifespan, or inside `async with turns:`."
+            raise Problem(503, detail, headers={"Retry-After": "1"})
+        await self._app(scope, receive, send)
+
+
+class LocalOnly:
+    """In front of everything while there are no keys: no other site's page comes in, whatever name led it here."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            refuse_strangers(dict(scope["headers"]))
+        await self._app(scope, receive, send)
+
+
+def refuse_open_bind(host: str, api_keys: Sequence[str]) -> None:
+    """Without a key, only this machine may reach the service. Raises ConfigurationError."""
+    if not api_keys and not is_loopback(host):
+        raise ConfigurationError(
+            f"Listening on {host or 'every address'} needs an API key, since others could reach it: "
+            "set TURNTAKE_API_KEYS, or listen on 127.0.0.1."
+        )
+
+
+def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
+    """Compares with every key, so that the time taken tells nothing."""
+    scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+    given = bearer.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+    return sum(hmac.compare_digest(given, key) for key in keys) > 0
+
+
+def refuse_strangers(headers: Headers) -> None:
+    host = headers.get(b"host", b"")
+    if host and not is_local_authority(host):
+        raise Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != host:
+        raise Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
+
+
+@lru_cache(maxsize=64)
+def is_local_authority(authority: bytes) -> bool:
+    """Whether a Host header names this machine; `testserver` is what test clients write."""
+    host = authority.decode("latin-1").lower()
+    name = host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return name == "testserver" or is_loopback(name)
+
+
+def is_loopback(host: str) -> bool:
+    name = host.lower().strip("[]").rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,115 @@
+"""Log lines: text for people at a terminal, JSON for machines. What people wrote, and secrets, stay out of both."""
+
+import logging
+import os
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+import msgspec
+
+from turntake.wire import instant
+
+Format = Literal["auto", "text", "json"]
+
+WITHHELD = frozenset(
+    {"text", "message_text", "messages_text", "body", "payload", "reply", "replies", "caption", "metadata"}
+    | {"secret", "token", "password", "authorization", "api_key", "api_keys", "key", "signature", "headers"}
+)
+QUIET = ("httpx2", "httpcore2", "asyncio")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
+
+
+def configure(level: str = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
+    """Sends every logger's lines to `stream` (standard error), uvicorn's errors included, its access log not."""
+    stream = stream or sys.stderr
+    is_text = format == "text" or (format == "auto" and stream.isatty())
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextFormatter(is_coloured(stream)) if is_text else JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    _tame(is_debug=level == "debug")
+
+
+def is_coloured(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What came with the record as `extra`, without anything that may hold a person's words or a secret."""
+    return {
+        name: "…" if name in WITHHELD else value
+        for name, value in vars(record).items()
+        if name not in _STANDARD and not name.startswith("_")
+    }
+
+
+class TextFormatter(logging.Formatter):
+    """`10:21:03 INFO  Listening  url=http://127.0.0.1:8080`"""
+
+    def __init__(self, is_coloured: bool = False) -> None:
+        super().__init__()
+        self._is_coloured = is_coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        # Local time: this is read by somebody who looks at the clock on the wall.
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        fields = [(name, value) for name, value in fields_of(record).items() if name != "action"]
+        facts = " ".join(self._painted("2", f"{name}=") + _plain(value) for name, value in fields)
+        level = self._painted(_COLOURS.get(record.levelname, "0"), f"{record.levelname:<7}")
+        line = f"{self._painted('2', at)} {level} {_one_line(record.getMessage())}" + (f"  {facts}" if facts else "")
+        trace = trace_of(record)
+        return f"{line}\n{trace}" if trace else line
+
+    def _painted(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: `at`, `level`, `logger`, `message`, then the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "at": instant(int(record.created * 1000)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in fields_of(record).items() if name not in line}
+        trace = trace_of(record)
+        if trace:
+            line["trace"] = trace
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def trace_of(record: logging.LogRecord) -> str:
+    """Where an exception came from, and its kind. Its message may quote a person, so only `debug` shows that."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return ""
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        return "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    frames = traceback.format_list(traceback.extract_tb(record.exc_info[2]))
+    return "".join(frames) + record.exc_info[0].__qualname__
+
+
+def _tame(is_debug: bool) -> None:
+    access = logging.getLogger("uvicorn.access")
+    access.handlers.clear()
+    access.propagate = False
+    for name in ("uvicorn", "uvicorn.error", *QUIET):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(logging.NOTSET if is_debug and name not in QUIET else logging.WARNING)
+
+
+def _plain(value: Any) -> str:
+    text = _one_line(str(value))
+    return f'"{text}"' if " " in text or not text else text
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n").replace("\x1b", "\\e")

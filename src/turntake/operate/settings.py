@@ -1,0 +1,171 @@
+"""Every setting once: its name, type, default and one sentence. Flags, environment, TOML and docs come from here.
+
+A value comes from the first of: a flag, the environment, the TOML file, a preset, the default.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from turntake.rules.waiting import PRESETS, Milliseconds, Rules
+from turntake.service import DAY_MS, DEFAULT_STORE
+
+PREFIX = "TURNTAKE_"
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+Slots = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+Lease = Annotated[int, msgspec.Meta(ge=100, le=DAY_MS)]
+Kept = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=1_024, le=64 * 1_048_576)]
+Wait = Annotated[int, msgspec.Meta(ge=1, le=DAY_MS)]
+
+
+class Setting(NamedTuple):
+    """One thing that can be set. A secret has neither a flag nor a TOML name."""
+
+    section: str
+    name: str
+    type: Any
+    default: Any
+    sentence: str
+    is_secret: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}.{self.name}" if self.section else self.name
+
+    @property
+    def env(self) -> str:
+        return PREFIX + self.key.replace(".", "_").upper()
+
+    @property
+    def flag(self) -> str:
+        return "" if self.is_secret else "--" + self.key.replace(".", "-").replace("_", "-")
+
+    @property
+    def env_names(self) -> tuple[str, ...]:
+        """Where the environment may hold it: a secret also as the path of a file that does."""
+        return (self.env, f"{self.env}_FILE") if self.is_secret else (self.env,)
+
+
+_RULES = {
+    "enabled": "Off: every message is a turn of its own, at once.",
+    "silence_ms": "How long a person must be silent before their turn is due.",
+    "typing_inference_ms": "The silence after messages in quick succession, which mean that the person goes on.",
+    "max_wait_ms": "The longest wait, counted from a turn's first message.",
+    "min_messages": "Fewer messages than this wait until `max_wait_ms`.",
+    "max_messages": "So many messages are due at once.",
+    "capacity": "The most messages that a buffer holds before it is due whatever the other rules say.",
+    "window_ms": "Instead of waiting for silence, collect for this long from the first message (0 = off).",
+    "activity_ms": "How much longer to wait for a person who is seen typing or recording.",
+    "ttl_ms": "How long a turn is tried before its messages become a dead letter.",
+    "on_busy": "What a message does while its conversation is being answered: wait, or start the answer anew.",
+    "max_interrupts": "How often messages may interrupt the answer to one turn.",
+    "max_attempts": "How many attempts may fail before the messages become a dead letter.",
+}
+
+
+def _rule_settings() -> tuple[Setting, ...]:
+    types = get_type_hints(Rules, include_extras=True)
+    return tuple(
+        Setting("rules", field.name, types[field.name], field.default, _RULES[field.name])
+        for field in msgspec.structs.fields(Rules)
+    )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("", "store", str, DEFAULT_STORE, "Where messages are kept: sqlite:///path/to/file.db or memory://."),
+    Setting("", "agent", str, "echo", "Who answers: echo, module:function, module:turns, or an http(s) URL."),
+    Setting("", "public_url", str, "", "The address at which others reach this server."),
+    Setting("", "host", str, "127.0.0.1", "The address to listen on; other than loopback needs API keys."),
+    Setting("", "port", Port, 8080, "The port to listen on; 0 takes a free one."),
+    Setting("", "role", Literal["all", "accept", "work"], "all", "Only accept messages, only work on turns, or both."),
+    Setting("", "api_keys", tuple[str, ...], (), "The keys that /v1 accepts, separated by commas.", True),
+    Setting("", "agent_secret", str, "", "Signs the requests to an HTTP agent (whsec_...).", True),
+    Setting("rules", "preset", Literal["", *sorted(PRESETS)], "", "Rules to start from; those set below override it."),
+    *_rule_settings(),
+    Setting("worker", "concurrency", Slots, 100, "How many turns are answered at the same time."),
+    Setting("worker", "lease_ms", Lease, 60_000, "How long a claim lasts unless the worker extends it."),
+    Setting("worker", "shutdown_ms", Milliseconds, 10_000, "How long answers may take to finish when stopping."),
+    Setting("history", "keep_ms", Kept, 8 * DAY_MS, "How long settled turns are kept."),
+    Setting("http", "body_bytes", Bytes, 1_048_576, "The longest request body that is accepted."),
+    Setting("http", "receive_ms", Wait, 10_000, "How long a request body may take to arrive."),
+    Setting("http_agent", "timeout_ms", Wait, 120_000, "How long an HTTP agent may take to respond."),
+    Setting("http_agent", "complete_within_ms", Wait, 600_000, "How long an agent that said 202 has to complete."),
+    Setting("generic", "callback_url", str, "", "Where replies to the generic channel are posted."),
+    Setting("generic", "secret", str, "", "Signs the replies that are posted to `callback_url` (whsec_...).", True),
+    Setting("log", "level", Literal["debug", "info", "warning", "error"], "info", "The least that is worth a line."),
+    Setting("log", "format", Literal["auto", "text", "json"], "auto", "auto: text on a terminal, else JSON lines."),
+)
+BY_KEY: Mapping[str, Setting] = MappingProxyType({setting.key: setting for setting in SETTINGS})
+BY_ENV: Mapping[str, Setting] = MappingProxyType({env: s for s in SETTINGS for env in s.env_names})
+SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS if setting.section))
+
+
+class Given(NamedTuple):
+    """A value and where it came from; `is_set` unless it is the default's or a preset's."""
+
+    value: Any
+    origin: str
+    is_set: bool = True
+
+
+class Settings(NamedTuple):
+    """All settings, each with its origin, and what is odd about them."""
+
+    given: Mapping[str, Given]
+    config: Path | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __call__(self, key: str) -> Any:
+        return self.given[key].value
+
+    def is_set(self, key: str) -> bool:
+        return self.given[key].is_set
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(**{name: self(f"rules.{name}") for name in Rules.__struct_fields__})
+
+
+def allowed(setting: Setting) -> str:
+    """What a value may be, in words."""
+    kind, *notes = get_args(setting.type) if get_origin(setting.type) is Annotated else (setting.type,)
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(f'"{value}"' for value in get_args(kind) if value)
+    if kind is bool:
+        return "true or false"
+    if kind is not int:
+        return "a text"
+    units = {"_ms": " of milliseconds", "_bytes": " of bytes"}
+    unit = next((word for ending, word in units.items() if setting.name.endswith(ending)), "")
+    bounds = [note for note in notes if isinstance(note, msgspec.Meta)]
+    return f"an integer{unit}" + "".join(map(_range, bounds))
+
+
+def _range(bounds: msgspec.Meta) -> str:
+    return f", {bounds.ge} or more" if bounds.le is None else f" from {bounds.ge} to {bounds.le}"
+
+
+def shown(setting: Setting, value: Any) -> str:
+    """The value as people may see it: no secret, and no password inside a URL."""
+    if setting.is_secret:
+        return f"set ({len(value)})" if isinstance(value, tuple) and value else "set" if value else "not set"
+    if isinstance(value, str):
+        return without_password(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def without_password(url: str) -> str:
+    """The URL without its password and query, which may hold one too; other texts as they are."""
+    if "://" not in url:
+        return url
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    name = user.partition(":")[0] + ":…" if ":" in user else user
+    bare, question, _ = path.partition("?")
+    return f"{scheme}://{name}{at}{host}{slash}{bare}{question}" + ("…" if question else "")

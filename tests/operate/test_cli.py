@@ -1,0 +1,264 @@
+"""The commands that look and send, against a real server; help texts; and the pages made from them."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.operate.serving import PATIENT, QUICK, Served, first, served
+from turntake.operate.assemble import agent_of
+from turntake.operate.cli import COMMANDS, main, reference
+from turntake.operate.cli.init import toml
+from turntake.operate.cli.output import clean, duration, short
+from turntake.operate.sources import load
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+PICKY = """
+async def answer(turn):
+    if "fail" in turn.text:
+        raise RuntimeError("cannot \\x1b[31m this")
+    return [f"{len(turn.messages)} heard", "bye"]
+"""
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in ("TURNTAKE_PORT", "TURNTAKE_API_KEYS", "TURNTAKE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that answers at once and gives up at the first failure."""
+    folder = tmp_path_factory.mktemp("quick")
+    (folder / "picky.py").write_text(PICKY)
+    with served(folder, *QUICK, "--agent", "picky:answer", "--rules-max-attempts", "1") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server on which messages wait until somebody flushes them."""
+    with served(tmp_path_factory.mktemp("patient"), *PATIENT) as server:
+        yield server
+
+
+def test_send_prints_a_receipt(patient: Served, capsys: Output) -> None:
+    assert main(["send", "one", "two", "--conversation", "rita", "--url", patient.url]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("buffered 2 messages\n2 messages of default:generic:default:rita due in 10 min: silence")
+
+
+def test_send_again_is_a_duplicate(patient: Served, capsys: Output) -> None:
+    for _ in range(2):
+        assert main(["send", "x", "--id", "same", "--conversation", "dora", "--url", patient.url, "--json"]) == 0
+    receipts = capsys.readouterr().out
+    assert receipts.index('"buffered"') < receipts.index('"duplicate"')
+
+
+def test_send_takes_every_part_of_the_key(patient: Served, capsys: Output) -> None:
+    parts = ["--conversation", "c", "--channel", "ch", "--topic", "t p", "--tenant", "te", "--sender", "s"]
+    assert main(["send", "x", *parts, "--url", patient.url, "--json"]) == 0
+    (receipt,) = json.loads(capsys.readouterr().out)
+    assert receipt["conversationKey"] == "te:ch:default:c:t~20p"
+
+
+def test_follow_prints_the_answer(quick: Served, capsys: Output) -> None:
+    assert main(["send", "hi", "there", "--follow", "--conversation", "fay", "--url", quick.url]) == 0
+    said = capsys.readouterr().out
+    assert "answered 2 messages in one turn; the wait ended by: silence\n  2 heard\n  bye\n" in said
+
+
+def test_follow_tells_of_failure(quick: Served, capsys: Output) -> None:
+    """And text from elsewhere cannot command the terminal."""
+    assert main(["send", "fail", "--follow", "--conversation", "gus", "--url", quick.url]) == 1
+    said = capsys.readouterr().out
+    assert "not answered (RuntimeError: cannot  [31m this); turntake letters show turn_" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says", "code"),
+    [
+        (
+            ["send", "hi", "--url", "http://127.0.0.1:1"],
+            "No server at http://127.0.0.1:1: start one with `turntake serve`.",
+            1,
+        ),
+        (
+            ["send", "hi", "--url", "nowhere"],
+            "nowhere is no address of a server; write it like http://127.0.0.1:8080.",
+            1,
+        ),
+        (["send"], 'Nothing to send: turntake send "hello".', 2),
+        (["send", "a", "b", "--id", "1"], "--id names one message", 2),
+        (["send", "a", "--follow", "--conversation", "\n"], "`conversation` contains control characters", 2),
+        (["conversations", "--flush"], "--flush is for one conversation", 2),
+        (["conversations", "\x01"], "contains control characters", 2),
+        (["conversations", "--status", "asleep"], 'Invalid value "asleep" for --status', 2),
+        (["srve"], 'Unknown command "srve". Did you mean "serve"?', 2),
+        (["letters", "show"], "requires an argument", 2),
+        (["demo", "--people", "0"], "--people is 0: choose from 1 to 500.", 2),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], says: str, code: int, capsys: Output) -> None:
+    assert main(arguments) == code
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.startswith("turntake: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_the_servers_own_words_reach_the_person(patient: Served, capsys: Output) -> None:
+    assert main(["conversations", "a:b", "--url", patient.url]) == 1
+    assert "A conversation key reads tenant:channel:account:conversation" in capsys.readouterr().err
+    assert main(["conversations", "nobody-yet", "--url", patient.url]) == 1
+    assert "No message of such a conversation is known" in capsys.readouterr().err
+
+
+def test_not_a_turntake_server(patient: Served, capsys: Output) -> None:
+    assert main(["conversations", "--url", f"{patient.url}/elsewhere"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_conversations_lists_and_shows(patient: Served, capsys: Output) -> None:
+    patient.client.post(
+        "/v1/messages", {"conversation": "lou", "id": "1", "text": "is\x1b[2J it open?", "tenant": "t9"}
+    )
+    assert main(["conversations", "--tenant", "t9", "--url", patient.url]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["CONVERSATION", "STATE", "WAITING", "DUE", "REASON"]
+    assert row.split() == ["t9:generic:default:lou", "collecting", "1", "in", "10", "min", "silence"]
+    assert main(["conversations", "t9:generic:default:lou", "--url", patient.url]) == 0
+    said = capsys.readouterr().out
+    assert "1 message waits for" in said
+    assert "is [2J it open?" in said
+    assert "How its deadline moved:" in said
+    assert main(["conversations", "--tenant", "t9", "--url", patient.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["conversations"][0]["status"] == "collecting"
+
+
+def test_conversations_when_there_are_none(patient: Served, capsys: Output) -> None:
+    assert main(["conversations", "--tenant", "nobody", "--url", patient.url]) == 0
+    assert capsys.readouterr().out == 'No conversations. Start one: turntake send "hello"\n'
+
+
+def test_hold_flush_and_clear(patient: Served, capsys: Output) -> None:
+    with patient.client.events("default:generic:default:max") as events:
+        main(["send", "x", "--conversation", "max", "--url", patient.url])
+        assert main(["conversations", "max", "--hold", "3600000", "--url", patient.url]) == 0
+        assert "held" in capsys.readouterr().out
+        assert main(["conversations", "max", "--flush", "--url", patient.url]) == 0
+        assert first(events, "answered")["turnId"]
+    main(["send", "y", "--conversation", "max", "--url", patient.url])
+    assert main(["conversations", "max", "--clear", "--url", patient.url, "--json"]) == 0
+    assert '"status": "cleared"' in capsys.readouterr().out
+
+
+def test_letters(quick: Served, capsys: Output) -> None:
+    """List, show, retry, discard: and what is gone says so."""
+    with quick.client.events("default:generic:default:hal") as events:
+        main(["send", "fail me", "--conversation", "hal", "--url", quick.url])
+        letter = first(events, "dead-lettered")["turnId"]
+        capsys.readouterr()
+        assert main(["letters", "list", "--url", quick.url]) == 0
+        assert letter in capsys.readouterr().out
+        assert main(["letters", "show", letter, "--url", quick.url]) == 0
+        said = capsys.readouterr().out
+        assert "reason        failed 1 times, after 1 attempt" in said
+        assert "fail me" in said
+        assert main(["letters", "retry", letter, "--url", quick.url]) == 0
+        assert "Due again: turntake conversations default:generic:default:hal" in capsys.readouterr().out
+        again = first(events, "dead-lettered")["turnId"]
+    assert main(["letters", "discard", again, "--url", quick.url]) == 0
+    assert main(["letters", "discard", again, "--url", quick.url]) == 1
+    assert "There is no such dead letter" in capsys.readouterr().err
+    assert main(["letters", "list", "--url", quick.url, "--json"]) == 0
+    assert again not in {entry["id"] for entry in json.loads(capsys.readouterr().out)["deadLetters"]}
+
+
+def test_no_letters(patient: Served, capsys: Output) -> None:
+    assert main(["letters", "list", "--limit", "1", "--url", patient.url]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_server_of_the_settings_is_found(patient: Served, capsys: Output) -> None:
+    """`port` in turntake.toml is enough for every command."""
+    Path("turntake.toml").write_text(f"port = {patient.url.rpartition(':')[2]}\n")
+    assert main(["conversations", "--tenant", "nobody"]) == 0
+    assert capsys.readouterr().out.startswith("No conversations.")
+
+
+def test_init_writes_what_loads(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["init"]) == 0
+    assert "turntake serve" in capsys.readouterr().out
+    settings = load(environ={})
+    assert settings("agent") == "agent:answer"
+    assert [key for key in settings.given if settings.is_set(key)] == ["agent"]
+    monkeypatch.delitem(sys.modules, "agent", raising=False)
+    assert agent_of(settings).turns is None
+
+
+def test_init_keeps_what_is_there(capsys: Output) -> None:
+    Path("agent.py").write_text("mine")
+    assert main(["init"]) == 0
+    assert Path("agent.py").read_text() == "mine"
+    assert main(["init"]) == 2
+    assert "turntake.toml exists already: edit it, or replace it with turntake init --force." in capsys.readouterr().err
+    assert main(["init", "--force"]) == 0
+    assert Path("agent.py").read_text() != "mine"
+
+
+def test_every_line_of_the_written_file_is_valid() -> None:
+    """With all comments taken away, the file says the defaults."""
+    lines = [line.removeprefix("# ") for line in toml().splitlines() if "=" in line or line.startswith("[")]
+    Path("turntake.toml").write_text(
+        "\n".join(line for line in lines if line.split(" =")[0].isidentifier() or "[" in line[:1])
+    )
+    settings, defaults = load(environ={}), load(config=Path("/dev/null"), environ={})
+    assert {k: g.value for k, g in settings.given.items()} == {k: g.value for k, g in defaults.given.items()}
+
+
+@pytest.mark.parametrize("name", [name for name, _, _ in COMMANDS])
+def test_every_command_has_help_with_examples(name: str, capsys: Output) -> None:
+    assert main([name, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"Usage: turntake {name}" in said
+    assert "Examples:" in said
+    assert "[default: " not in said or name == "bench"
+
+
+def test_help_and_version(capsys: Output) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert said.index("Start here") < said.index("serve") < said.index("Look") < said.index("Set up")
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("turntake 0.")
+    assert main([]) == 0
+
+
+@pytest.mark.parametrize("page", ["settings", "cli"])
+def test_reference_pages_are_current(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not: python -m turntake.operate.cli.reference PAGE > docs/reference/PAGE.md"""
+    monkeypatch.setenv("COLUMNS", "200")
+    assert (DOCS / f"{page}.md").read_text() == getattr(reference, page)()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(0, "0 ms"), (999, "999 ms"), (4_200, "4.2 s"), (59_000, "59 s"), (600_000, "10 min"), (7_200_000, "2.0 h")],
+)
+def test_durations_in_words(milliseconds: int, words: str) -> None:
+    assert duration(milliseconds) == words
+
+
+def test_words_from_elsewhere_are_tamed() -> None:
+    assert clean("a\nb\x1b[31m\u202e") == "a b [31m"
+    assert short("abcdef", 4) == "abc…"

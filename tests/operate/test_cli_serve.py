@@ -1,0 +1,179 @@
+"""`turntake serve` as a real process: it starts, stops politely, loses nothing, and explains what is wrong."""
+
+import logging
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.operate.serving import PATIENCE_S, PATIENT, QUICK, command, environment, eventually, first, run, served
+from turntake.operate.cli import main
+
+STUCK = """
+import asyncio
+async def answer(turn):
+    await asyncio.Event().wait()
+"""
+LOADED = """
+import sys
+from turntake.operate import server
+from turntake.operate.cli import build, serve
+from turntake.operate.assemble import assemble
+from turntake.operate.sources import load
+build().parse_args(["serve", "--port", "0"])
+assemble(load()).turns.asgi()
+print(*{"httpx2", "rich", "pydantic"} & set(sys.modules))
+"""
+OBJECT = """
+from turntake import TurnTake
+turns = TurnTake("memory://")
+@turns.handler
+async def answer(turn):
+    return "from the object"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Serving in this process changes where modules are found and how is logged; both are undone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
+        monkeypatch.delenv(name)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def message(text: str, id: str = "1") -> dict[str, str]:
+    return {"conversation": "ann", "id": id, "text": text}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_polite_stop_loses_nothing(tmp_path: Path, number: int) -> None:
+    """What was acknowledged before the stop is answered after the next start on the same file."""
+    with served(tmp_path, *PATIENT) as before:
+        receipt = before.client.post("/v1/messages", message("are you there?"))
+        assert receipt["status"] == "buffered"
+        assert before.stop(number) == 0
+    with served(tmp_path, *PATIENT) as after:
+        with after.client.events() as events:
+            after.client.post(f"/v1/conversations/{receipt['conversationKey']}/flush")
+            answered = first(events, "answered")
+        assert "are you there?" in answered["replies"][0]
+        assert after.stop() == 0
+
+
+def test_an_unfinished_answer_is_handed_back(tmp_path: Path) -> None:
+    """The same turn comes again after the restart, at once and without having to wait for a lease."""
+    (tmp_path / "stuck.py").write_text(STUCK)
+    with served(tmp_path, *QUICK, "--agent", "stuck:answer", "--worker-shutdown-ms", "50") as before:
+        with before.client.events() as events:
+            before.client.post("/v1/messages", message("hello"))
+            turn_id = first(events, "claimed")["turnId"]
+        assert before.client.get(f"/v1/turns/{turn_id}")["status"] == "answering"
+        assert before.stop() == 0
+    with served(tmp_path, "--role", "accept") as meanwhile:
+        assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None
+    with served(tmp_path) as after:
+        assert eventually(after.client, f"/v1/turns/{turn_id}", status="answered")["attempt"] == 2
+
+
+def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
+    with served(tmp_path, "--worker-shutdown-ms", "600000") as server, server.client.events() as events:
+        assert server.stop() == 0
+        assert list(events) == []
+
+
+def test_api_keys_are_asked_for(tmp_path: Path) -> None:
+    with served(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": "sesame"}, key="sesame") as server:
+        assert server.url.startswith("http://127.0.0.1:")
+        assert server.client.get("/v1/conversations")["conversations"] == []
+        said = run("conversations", "--url", server.url, folder=tmp_path)
+        assert "asks for an API key: give it with --key" in said.stderr
+        assert said.returncode == 1
+        assert run("send", "hi", "--url", server.url, "--key", "sesame", folder=tmp_path).returncode == 0
+
+
+def test_an_object_as_agent_brings_its_own_store(tmp_path: Path) -> None:
+    """And settings that it does not take are named."""
+    (tmp_path / "mine.py").write_text(OBJECT)
+    with served(tmp_path, "--agent", "mine:turns", "--store", "sqlite:///other.db") as server:
+        (warning,) = [line["message"] for line in server.log if "ignored" in line["message"]]
+        assert warning == "mine:turns brings its own store and rules; ignored: store."
+        assert server.stop() == 0
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_small_and_idle(tmp_path: Path) -> None:
+    """An idle server stays below 80 MB."""
+    with served(tmp_path) as server:
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        (resident,) = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
+        assert resident < 80_000
+
+
+def test_serving_loads_only_what_it_needs(tmp_path: Path) -> None:
+    """No HTTP client, no terminal library, no second validation library."""
+    said = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=tmp_path, env=environment(), check=True, capture_output=True
+    )
+    assert said.stdout.decode().split() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--host", "0.0.0.0"], "Listening on 0.0.0.0 needs an API key"),
+        (["--rules-silence-ms", "x"], 'rules.silence_ms = "x" in --rules-silence-ms: expected an integer'),
+        (["--agent", "nobody:answer"], "There is no module 'nobody'"),
+        (["--store", "sqlite:///no/such/folder/t.db"], "Cannot open the SQLite file no/such/folder/t.db"),
+        (["--store", "mysql://x"], "There is no store called 'mysql'"),
+        (["--config", "gone.toml"], "gone.toml cannot be read"),
+        (["--prot", "1"], "Unknown option: --prot. Did you mean --port? Try: turntake serve --help"),
+        (["--host", "256.1.1.1"], "needs an API key"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(flags: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", *flags]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("turntake: ")
+    assert says in line
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = run("serve", "--port", str(port), folder=tmp_path)
+    assert said.returncode == 2
+    assert said.stderr == (
+        f"turntake: Port {port} on 127.0.0.1 is in use: "
+        f"stop what runs there, or choose another with --port {port + 1}.\n"
+    )
+
+
+def test_banner_at_a_terminal(tmp_path: Path) -> None:
+    """Where to find it, what it keeps, and a line to try."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("serve", "--port", "0"), cwd=tmp_path, env=environment(), stdout=theirs, stderr=subprocess.DEVNULL
+    )
+    with process, os.fdopen(ours, errors="replace") as terminal:
+        os.close(theirs)
+        lines: list[str] = []
+        while not lines or "Ctrl-C" not in lines[-1]:
+            lines.append(terminal.readline())
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    banner = "".join(lines)
+    assert "is listening on http://127.0.0.1:" in banner
+    assert "sqlite:///turntake.db" in banner
+    assert "curl http://127.0.0.1:" in banner
