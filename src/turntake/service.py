@@ -12,7 +12,7 @@ from turntake import plugins
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt
-from turntake.claim.completion import Completion
+from turntake.claim.completion import Completion, Report
 from turntake.claim.worker import Worker
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
@@ -163,23 +163,26 @@ class TurnTake:
     async def touch(self, key: ConversationKey, order: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown."""
         conversation = await self.store.touch(key, order, self.rules_for(key))
-        if conversation is not None and conversation.due_at is not None:
+        if conversation is None:
+            return None
+        if conversation.due_at is not None:
             self._alarm.ring(conversation.due_at)
-            if self.events.is_watched:
-                self._publish("activity", key, order=order.kind, due_at=conversation.due_at)
+        due = conversation.buffer and conversation.buffer.due
+        if due and self.events.is_watched:
+            self._publish("activity", key, order=order.kind, due_at=due.at, reason=due.reason)
         return conversation
 
     async def complete(self, turn_id: str, replies: tuple[str, ...]) -> TurnRecord | None:
         """Completes a turn from outside; completing it again returns the first result."""
-        record = await self._completion.complete(turn_id, replies)
-        self._let_go(record)
-        return record
+        report = await self._completion.complete(turn_id, replies)
+        self._let_go(report)
+        return report.record
 
     async def fail(self, turn_id: str, error: str, retry_after_ms: int | None = None) -> TurnRecord | None:
         """Reports a failed attempt from outside."""
-        record = await self._completion.fail(turn_id, error, retry_after_ms)
-        self._let_go(record)
-        return record
+        report = await self._completion.fail(turn_id, error, retry_after_ms)
+        self._let_go(report)
+        return report.record
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
         """Keeps a turn claimed for longer, from outside."""
@@ -255,7 +258,7 @@ class TurnTake:
             turn.id,
             attempt=turn.attempt,
             messages=len(claim.messages),
-            first_message_at=claim.first_at,
+            buffered_at=claim.first_at,
             due_at=turn.ready.at,
             claimed_at=turn.claimed_at,
             lease_until_at=turn.due_at,
@@ -278,12 +281,13 @@ class TurnTake:
     def _publish(self, kind: Any, key: ConversationKey, turn_id: str = "", **facts: Any) -> None:
         self.events.publish(Event(kind, self.clock.now(), key, turn_id, facts))
 
-    def _let_go(self, record: TurnRecord | None) -> None:
+    def _let_go(self, report: Report) -> None:
         """The turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
-        if record is None:
+        record, ended = report
+        if record is None or ended is None:
             return
         if self._worker is not None:
-            self._worker.interrupt(record.key, record.id)
+            self._worker.interrupt(ended.key, ended.turn.id, ended.epoch)
         self._alarm.wake()
         if self.events.is_watched and record.closed is not None and record.turn is not None:
             kind = "answered" if record.status == "answered" else "dead-lettered"
