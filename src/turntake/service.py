@@ -27,7 +27,7 @@ from turntake.rules.turn import Answered, Conversation, Dead, Retry, Touch
 from turntake.rules.waiting import PRESETS, Rules
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from turntake.operate.app import Service
 
 H = TypeVar("H", bound=Handler)
 
@@ -96,7 +96,7 @@ class TurnTake:
         self._sink = _as_sink(function)
         return function
 
-    def asgi(self, **options: Any) -> "Starlette":
+    def asgi(self, **options: Any) -> "Service":
         """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.operate.app.create`."""
         from turntake.operate.app import create
 

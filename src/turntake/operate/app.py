@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.guard import MAX_BODY_BYTES, RECEIVE_MS, Guard
 from turntake.accept.messages import Activity, Messages
@@ -21,6 +23,20 @@ from turntake.operate.door import Door, LocalOnly
 from turntake.operate.welcome import Welcome, asset
 from turntake.service import TurnTake
 
+BUSIEST = "/v1/messages"
+
+
+class Service(Starlette):
+    """A Starlette app whose busiest path goes straight to its endpoint, past the general middleware and routes."""
+
+    busiest: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST" and get_route_path(scope) == BUSIEST:
+            await self.busiest(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
 
 def create(
     turns: TurnTake,
@@ -28,7 +44,7 @@ def create(
     api_keys: Sequence[str] = (),
     max_body_bytes: int = MAX_BODY_BYTES,
     receive_ms: int = RECEIVE_MS,
-) -> Starlette:
+) -> Service:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
@@ -39,23 +55,31 @@ def create(
         Middleware(Door, turns, tuple(api_keys)),
         Middleware(Guard, turns.clock, max_body_bytes, receive_ms),
     ]
-    app = Starlette(
+    outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)]
+    app = Service(
         routes=[*_private(turns, events, walls), *_public(turns, bool(api_keys))],
-        middleware=[Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)],
+        middleware=outer,
         exception_handlers={HTTPException: not_served},
         lifespan=lambda app: _running(turns, events),
     )
+    app.busiest = behind([*outer, *walls], Messages(turns))
     app.router.redirect_slashes = False
     app.state.turns = turns
     app.state.events = events
     return app
 
 
+def behind(walls: Sequence[Middleware], app: ASGIApp) -> ASGIApp:
+    """`app` with every wall around it, the first outermost."""
+    for middleware, arguments, options in reversed(walls):
+        app = middleware(app, *arguments, **options)
+    return app
+
+
 def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:
-    """The busiest first, since they are tried in order."""
     endpoints = [*Conversations(turns).endpoints(), *Turns(turns).endpoints(), *DeadLetters(turns).endpoints()]
     return [
-        Route("/v1/messages", Messages(turns), methods=["POST"], middleware=walls),
+        Route(BUSIEST, Messages(turns), methods=["POST"], middleware=walls),
         Route("/v1/activity", Activity(turns), methods=["POST"], middleware=walls),
         Route("/v1/events", events, methods=["GET"], middleware=walls),
         *(Route(e.path, e.answer, methods=e.methods, middleware=walls) for e in endpoints),

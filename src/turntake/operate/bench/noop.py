@@ -1,18 +1,18 @@
-"""The baseline server: our guards and router, and an answer without a store. `python -m … PORT`"""
+"""The baseline server: our guards, and an answer without a store. `python -m … PORT`"""
 
 import asyncio
 import sys
 
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.guard import Guard
 from turntake.accept.messages import accepted, body_of
 from turntake.accept.problem import Problems
 from turntake.clock import SystemClock
-from turntake.operate.server import Server, listen, new_loop
+from turntake.operate.app import Service, behind
+from turntake.operate.door import LocalOnly
+from turntake.operate.server import Server, listen, new_loop, tune
 
 
 class Noop:
@@ -23,11 +23,12 @@ class Noop:
         await accepted(send, {"status": "buffered"})
 
 
-def app() -> Starlette:
-    return Starlette(
-        routes=[Route("/v1/messages", Noop(), methods=["POST"])],
-        middleware=[Middleware(Problems), Middleware(Guard, SystemClock())],
-    )
+def app() -> Service:
+    """What `turntake serve` has in front of its busiest endpoint, and nothing behind it."""
+    walls = [Middleware(Problems), Middleware(LocalOnly), Middleware(Guard, SystemClock())]
+    service = Service()
+    service.busiest = behind(walls, Noop())
+    return service
 
 
 async def serve(port: int) -> None:
@@ -35,5 +36,6 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
+    tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(serve(int(sys.argv[1])))

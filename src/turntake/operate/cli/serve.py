@@ -42,13 +42,14 @@ def serve(load: Load) -> None:
     It stops politely on Ctrl-C or SIGTERM: answers that are under way may finish, the rest is handed back.
     """
     from turntake.operate.door import refuse_open_bind
-    from turntake.operate.server import listen, new_loop
+    from turntake.operate.server import listen, new_loop, tune
 
     settings = load()
     logs.configure(settings("log.level"), settings("log.format"))
     refuse_open_bind(settings("host"), settings("api_keys"))
     parts = assemble(settings)
     bound = listen(settings("host"), settings("port"))
+    tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(settings, parts, bound))
 
