@@ -11,7 +11,7 @@ from turntake.rules.message import Message
 
 def instant(at: int) -> str:
     """`2026-11-15T09:30:00.250Z`"""
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
+    return f"{datetime.fromtimestamp(at // 1000, UTC).isoformat()[:-6]}.{at % 1000:03d}Z"
 
 
 def milliseconds(written: str) -> int:

@@ -107,5 +107,6 @@ def a_turn(*messages: Message, key: ConversationKey = ADA, attempt: int = 1, age
         due_at=SystemClock().now(),
         decisions=(Decision(last_at, last_at + 1_000, "silence"),),
         attempt=attempt,
+        agent=agent,
     )
-    return Turn(Claim(key, attempt, sealed, messages, agent), NoGrip())
+    return Turn(Claim(key, attempt, sealed, messages), NoGrip())

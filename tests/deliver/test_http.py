@@ -225,7 +225,15 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://host/", "file:///etc/passwd", "http://", "http://ada:sesame@host/", "http://ada@host/", "http://h:99999/"],
+    [
+        "ftp://host/",
+        "file:///etc/passwd",
+        "http://",
+        "http://ada:sesame@host/",
+        "http://ada@host/",
+        "http://h:99999/",
+        "http://[::1",
+    ],
 )
 def test_urls_that_cannot_be_called(url: str) -> None:
     """They are refused when configured, and the message does not repeat a password."""

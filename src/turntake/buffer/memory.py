@@ -58,8 +58,7 @@ class _MemoryHistory(History):
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
         records = (self._model.turn(turn_id) for turn_id, owner in self._model.owners.items() if owner == key)
-        newest_first = sorted((r for r in records if r), key=_sealed_at, reverse=True)
-        return newest_first[:limit]
+        return sorted((record for record in records if record), key=_range, reverse=True)[:limit]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         found = [item for item in self._model.conversations.items() if _matches(query, *item)]
@@ -95,8 +94,10 @@ class _MemoryLetters(Letters):
         return self._model.discard_letter(letter_id)
 
 
-def _sealed_at(record: TurnRecord) -> int:
-    return record.turn.claimed_at if record.turn else record.closed.at if record.closed else 0
+def _range(record: TurnRecord) -> tuple[int, int]:
+    sealed = record.closed or record.turn
+    assert sealed is not None, "a turn is open or closed"
+    return sealed.head, sealed.tail
 
 
 def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:

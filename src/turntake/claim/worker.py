@@ -77,10 +77,13 @@ class Worker:
         for attempt in handed_back:
             await self._hand_back(attempt)
 
-    def interrupt(self, key: ConversationKey, turn_id: str) -> None:
-        """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway."""
+    def interrupt(self, key: ConversationKey, turn_id: str, epoch: int | None = None) -> None:
+        """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway.
+
+        With `epoch`, only that claim's: whoever took the turn since, perhaps to send its answer, goes on.
+        """
         attempt = self._latest.get(key)
-        if attempt is not None and attempt.claim.turn.id == turn_id:
+        if attempt is not None and attempt.claim.turn.id == turn_id and epoch in (None, attempt.claim.epoch):
             self._running[attempt].cancel()
 
     def arrived(self, key: ConversationKey, message: Message) -> None:

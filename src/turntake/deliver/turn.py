@@ -73,7 +73,7 @@ class Turn:
 
     @property
     def agent(self) -> str:
-        return self.claim.agent
+        return self.claim.turn.agent
 
     async def commit(self) -> None:
         """The point of no return: from here on a new message no longer interrupts this answer."""

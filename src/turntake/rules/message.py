@@ -35,7 +35,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_blank(self) -> bool:
         """Nothing to read and nothing to look at: such a message is never buffered."""
-        return not self.attachments and not self.text.strip().strip(_INVISIBLE).strip()
+        return not self.attachments and all(c.isspace() or c in _INVISIBLE for c in self.text)
 
 
 def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -43,7 +43,6 @@ class Claim(msgspec.Struct, frozen=True):
     epoch: int
     turn: SealedTurn
     messages: tuple[Message, ...]
-    agent: str = ""
 
     @property
     def first_at(self) -> int:
@@ -65,10 +64,13 @@ class TurnRecord(msgspec.Struct, frozen=True):
     id: str
     status: str
     epoch: int
-    agent: str
     turn: SealedTurn | None
     messages: tuple[Message, ...]
     closed: Closed | None = None
+
+    @property
+    def agent(self) -> str:
+        return self.turn.agent if self.turn else ""
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -113,14 +115,14 @@ class Model:
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
     def extend(self, claims: Iterable[tuple[ConversationKey, int]], lease_ms: int, now: int) -> list[bool]:
-        return [self._keep(key, step.extend(self.conversations[key], epoch, lease_ms, now)) for key, epoch in claims]
+        return [self._keep(key, step.extend(self._at(key), epoch, lease_ms, now)) for key, epoch in claims]
 
     def save(self, key: ConversationKey, epoch: int, progress: Progress) -> bool:
-        return self._keep(key, step.save(self.conversations[key], epoch, progress))
+        return self._keep(key, step.save(self._at(key), epoch, progress))
 
     def settle(self, key: ConversationKey, epoch: int, turn: str, settlement: Settlement, now: int) -> bool:
         """Whether the settlement stands; repeating one's own changes nothing and says so."""
-        change = step.settle(self.conversations[key], epoch, settlement, now)
+        change = step.settle(self._at(key), epoch, settlement, now)
         if change is None:
             closed = self.closed.get(turn)
             return closed is not None and step.is_same(closed, epoch, settlement)
@@ -134,8 +136,8 @@ class Model:
         conversation = self.conversations.get(key)
         if conversation is None:
             return None
-        head = step.oldest_open(conversation)
-        return Snapshot(key, conversation, self._range(key, head, conversation.next_seq - 1))
+        messages = (self.messages[key][seq] for numbers in step.open_ranges(conversation) for seq in numbers)
+        return Snapshot(key, conversation, tuple(messages))
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         key = self.owners.get(turn_id)
@@ -145,13 +147,11 @@ class Model:
         closed = self.closed.get(turn_id)
         if closed is not None:
             messages = in_order(self._range(key, closed.head, closed.tail))
-            return TurnRecord(
-                key, turn_id, closed.status, closed.epoch, conversation.agent, closed.turn, messages, closed
-            )
+            return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
         turn = conversation.turn
         assert turn is not None, "a turn without a record of its end is the conversation's open one"
         messages = in_order(self._range(key, turn.head, turn.tail))
-        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, conversation.agent, turn, messages)
+        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, turn, messages)
 
     def letter(self, letter_id: str) -> Letter | None:
         closed = self.letters.get(letter_id)
@@ -183,9 +183,12 @@ class Model:
             self._forget(closed)
         return len(old)
 
+    def _at(self, key: ConversationKey) -> Conversation:
+        return self.conversations.get(key, Conversation())
+
     def _append(self, arrival: Append, now: int) -> Appended:
         key, message = arrival.key, arrival.message
-        before = self.conversations.get(key, Conversation())
+        before = self._at(key)
         ids = self.ids.setdefault(key, set())
         if message.id in ids:
             return appended(before, "duplicate")
@@ -203,7 +206,7 @@ class Model:
         self.owners[turn.id] = key
         self.closed.pop(turn.id, None)
         messages = in_order(self._range(key, turn.head, turn.tail))
-        return Claim(key, conversation.epoch, turn, messages, conversation.agent)
+        return Claim(key, conversation.epoch, turn, messages)
 
     def _put(self, key: ConversationKey, change: Change) -> Conversation:
         self.conversations[key] = change.conversation

@@ -71,6 +71,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
     interrupts: int = 0
     progress: Progress = Progress()
     error: str = ""
+    agent: str = ""
 
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True):
@@ -163,7 +164,7 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "")
     if agent and agent != conversation.agent:
         conversation = replace(conversation, agent=agent)
     closed = None
-    if conversation.turn is not None and _may_interrupt(conversation.turn, rules):
+    if _may_interrupt(conversation, rules):
         conversation, closed = _unseal(conversation, now)
     buffer = _grown(conversation, rules, now)
     return Change(replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer), closed)
@@ -225,8 +226,11 @@ def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> C
 
 
 def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversation | None:
-    """The answer so far, kept before any of it leaves; from here on nothing interrupts. None if the claim was lost."""
-    if not holds(conversation, epoch) or conversation.turn is None:
+    """The answer so far, kept before any of it leaves; from here on nothing interrupts.
+
+    None if the claim was lost, or if the turn has another final answer already: the first one stands.
+    """
+    if not holds(conversation, epoch) or conversation.turn is None or _differs(conversation.turn, progress.replies):
         return None
     return replace(conversation, turn=replace(conversation.turn, progress=progress, is_committed=True))
 
@@ -252,6 +256,8 @@ def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: 
         return Change(replace(conversation, turn=waiting))
     if isinstance(settlement, Answered):
         replies = settlement.replies or turn.progress.replies
+        if _differs(turn, replies):
+            return None
         turn = replace(turn, progress=Progress(replies, len(replies), True))
         closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
     else:
@@ -259,6 +265,10 @@ def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: 
             turn.id, turn.head, turn.tail, "dead", epoch, now, turn, settlement.reason, settlement.error or turn.error
         )
     return Change(replace(conversation, turn=None), closed)
+
+
+def _differs(turn: SealedTurn, replies: tuple[str, ...]) -> bool:
+    return turn.progress.is_final and turn.progress.replies != replies
 
 
 def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
@@ -287,7 +297,9 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
 def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
     buffer = conversation.buffer
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
-    tail = buffer.head if buffer.is_singly else conversation.next_seq - 1
+    # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
+    is_alone = buffer.is_singly and not buffer.interrupts
+    tail = buffer.head if is_alone else conversation.next_seq - 1
     turn = SealedTurn(
         id=turn_id(key, buffer.head, tail),
         head=buffer.head,
@@ -298,6 +310,7 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
         due_at=now + lease_ms,
         decisions=buffer.decisions,
         interrupts=buffer.interrupts,
+        agent=conversation.agent,
     )
     rest = None
     if tail < conversation.next_seq - 1:
@@ -305,12 +318,16 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
 
 
-def _may_interrupt(turn: SealedTurn, rules: Rules) -> bool:
+def _may_interrupt(conversation: Conversation, rules: Rules) -> bool:
+    """A turn can only merge with what follows it directly: messages cleared in between stay out of it."""
+    turn = conversation.turn
     return (
-        rules.enabled
+        turn is not None
+        and rules.enabled
         and rules.on_busy == "interrupt"
         and not turn.is_committed
         and turn.interrupts < rules.max_interrupts
+        and turn.tail + 1 == conversation.next_seq - conversation.waiting
     )
 
 
@@ -365,14 +382,18 @@ def _decided(buffer: Buffer, due: Deadline, now: int) -> Buffer:
     return replace(buffer, due=due, decisions=decisions)
 
 
-def oldest_open(conversation: Conversation) -> int:
-    """The number of the oldest message that is not settled yet; `next_seq` if there is none."""
-    if conversation.turn is not None:
-        return conversation.turn.head
-    return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
+def open_ranges(conversation: Conversation) -> tuple[range, ...]:
+    """The numbers of the messages that are not settled yet: the sealed ones, then those that wait."""
+    turn, buffer = conversation.turn, conversation.buffer
+    sealed = () if turn is None else (range(turn.head, turn.tail + 1),)
+    return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
 
 
 def is_same(closed: Closed, epoch: int, settlement: Settlement) -> bool:
     """Whether a settlement that comes again, by the claim that made it, is the one that closed the turn."""
-    statuses = {Answered: "answered", Dead: "dead"}
-    return closed.epoch == epoch and closed.status == statuses.get(type(settlement))
+    if closed.epoch != epoch:
+        return False
+    if isinstance(settlement, Answered):
+        given = settlement.replies
+        return closed.status == "answered" and closed.turn is not None and given in ((), closed.turn.progress.replies)
+    return isinstance(settlement, Dead) and closed.status == "dead"

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import apsw
 
@@ -11,10 +12,11 @@ from turntake.buffer.sqlite.queries import one, rows
 from turntake.buffer.sqlite.transaction import Transaction, decode_closed, decode_conversation, messages_in
 from turntake.buffer.sqlite.writer import Writer
 from turntake.buffer.store import History, Letters, Page, Query
+from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import in_order
 from turntake.rules.model import Letter, Snapshot, TurnRecord, letter_of
-from turntake.rules.turn import Conversation, oldest_open
+from turntake.rules.turn import Conversation, open_ranges
 
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000
@@ -33,7 +35,7 @@ class SqliteReader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        with self._lock:
+        with self._lock, unavailable_on_error():
             self.connection.execute("BEGIN")
             try:
                 yield
@@ -41,7 +43,8 @@ class SqliteReader:
                 self.connection.execute("COMMIT")
 
     def next_due(self) -> int | None:
-        row = one(self.connection, "next_due")
+        with unavailable_on_error():
+            row = one(self.connection, "next_due")
         return None if row is None else int(row[0])
 
     def find(self, key: ConversationKey) -> Snapshot | None:
@@ -50,9 +53,8 @@ class SqliteReader:
             if row is None:
                 return None
             conversation = decode_conversation(row[1])
-            head = oldest_open(conversation)
-            messages = messages_in(self.connection, row[0], head, conversation.next_seq - 1)
-            return Snapshot(key, conversation, messages)
+            ranges = [messages_in(self.connection, row[0], r.start, r.stop - 1) for r in open_ranges(conversation)]
+            return Snapshot(key, conversation, tuple(chain.from_iterable(ranges)))
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         with self._snapshot():
@@ -100,6 +102,8 @@ class SqliteReader:
 
     def _page(self, query: Query, cursor: str) -> tuple[list[tuple[str, str, bytes]], str]:
         kind, _, rest = cursor.partition("-")
+        if kind not in ("due", "idle"):
+            raise ValueError("This cursor comes from no listing.")
         with self._snapshot():
             if kind == "due" and query.state != "idle":
                 due_at, _, row = rest.partition("-")
@@ -121,14 +125,12 @@ class SqliteReader:
         if body is not None:
             closed = decode_closed(body)
             messages = in_order(messages_in(self.connection, row, closed.head, closed.tail))
-            return TurnRecord(
-                key, turn_id, closed.status, closed.epoch, conversation.agent, closed.turn, messages, closed
-            )
+            return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
         turn = conversation.turn
         if turn is None:
             return None
         messages = in_order(messages_in(self.connection, row, turn.head, turn.tail))
-        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, conversation.agent, turn, messages)
+        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, turn, messages)
 
     def _owner(self, row: int) -> tuple[ConversationKey, Conversation]:
         found = one(self.connection, "load_by_id", row)
@@ -137,6 +139,14 @@ class SqliteReader:
 
     def _key(self, row: int) -> ConversationKey:
         return self._owner(row)[0]
+
+
+@contextmanager
+def unavailable_on_error() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise StoreUnavailable(f"The SQLite file cannot be read ({error}).") from error
 
 
 class SqliteHistory(History):

@@ -100,6 +100,7 @@ class Transaction:
         return len(old)
 
     def retry_letter(self, letter_id: str) -> Conversation | None:
+        self.write_back()
         ended = one(self._connection, "end_letter", letter_id)
         if ended is None:
             return None
@@ -133,7 +134,7 @@ class Transaction:
         if is_new:
             run(self._connection, "open_turn", loaded.row, turn.head, turn.tail, turn.id)
         messages = in_order(messages_in(self._connection, loaded.row, turn.head, turn.tail))
-        return Claim(loaded.key, conversation.epoch, turn, messages, conversation.agent)
+        return Claim(loaded.key, conversation.epoch, turn, messages)
 
     def _extend(self, claim: Claim, lease_ms: int) -> bool:
         loaded = self._load(claim.key)

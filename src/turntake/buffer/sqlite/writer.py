@@ -34,6 +34,7 @@ class Writer:
         self._on_begin = on_begin
         self._before_commit = before_commit
         self._waiting: deque[Waiting] = deque()
+        self._to_isolate = 0
         self._is_running = False
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -72,7 +73,9 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _begun(self, error: Exception | None) -> None:
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), LARGEST_BATCH))]
+        largest = 1 if self._to_isolate else LARGEST_BATCH
+        self._to_isolate = max(0, self._to_isolate - 1)
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), largest))]
         if error is not None:
             self._finish(batch, [], error)
             return
@@ -82,12 +85,21 @@ class Writer:
             self._before_commit()
         except Exception as failure:
             self._roll_back()
-            self._finish(batch, [], failure)
+            if len(batch) > 1 and not isinstance(failure, apsw.Error):
+                self._isolate(batch)
+            else:
+                self._finish(batch, [], failure)
             return
         self._submit(self._commit, lambda error: self._finish(batch, answers, error))
 
     def _run_all(self, batch: list[Waiting]) -> list[Any]:
         return [operation() for operation, _ in batch]
+
+    def _isolate(self, batch: list[Waiting]) -> None:
+        """One caller's operation is at fault: each gets a transaction of its own, so that the others go through."""
+        self._to_isolate = len(batch)
+        self._waiting.extendleft(reversed(batch))
+        self._loop.call_soon(self._begin)
 
     def _commit(self) -> None:
         try:

@@ -36,6 +36,7 @@ class PastTurnView(msgspec.Struct, frozen=True, rename="camel"):
     status: str
     attempt: int
     message_count: int
+    reason: str | None
     replies: tuple[str, ...]
     error: str
     claimed_at: Instant | None
@@ -233,6 +234,7 @@ def _past_turn(record: TurnRecord) -> PastTurnView:
         status=record.status,
         attempt=turn.attempt if turn else 0,
         message_count=len(record.messages),
+        reason=turn.ready.reason if turn else None,
         replies=turn.progress.replies if turn else (),
         error=_error(turn, closed),
         claimed_at=_instant(turn.claimed_at if turn else None),

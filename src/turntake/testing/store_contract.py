@@ -1,0 +1,590 @@
+"""What every store must do, by example. Subclass `StoreContract` and say how to open a store.
+
+Needs pytest and pytest-asyncio with `asyncio_mode = "auto"`:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def open_store(self, clock: VirtualClock, tmp_path: Path) -> OpenStore:
+            return lambda: MyStore(tmp_path / "file", clock)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+from msgspec.structs import replace
+
+from turntake.buffer.store import Query, Store
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Attachment, Message
+from turntake.rules.model import Append, Appended, Claim, Snapshot
+from turntake.rules.turn import Answered, Dead, Progress, Retry, Touch
+from turntake.rules.waiting import Rules
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
+
+ANN = ConversationKey.of("ann")
+BOB = ConversationKey.of("bob")
+NOBODY = ConversationKey.of("nobody")
+PLAIN = Rules()
+OFF = Rules(enabled=False)
+INTERRUPT = Rules(on_busy="interrupt", max_interrupts=1)
+LEASE_MS = 60_000
+
+
+async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules = PLAIN) -> Appended:
+    """The answer to the last of several messages, each appended by its own call."""
+    answers = [await store.append([Append(key, Message(id, f"text of {id}"), rules)]) for id in ids]
+    return answers[-1][0]
+
+
+async def take(store: Store, limit: int = 1, lease_ms: int = LEASE_MS) -> Claim:
+    """The one claim there is to have."""
+    (claim,) = await store.claim(limit, lease_ms)
+    return claim
+
+
+async def order(store: Store, kind: str, duration_ms: int = 0, key: ConversationKey = ANN) -> None:
+    await store.touch(key, Touch(kind, duration_ms), PLAIN)  # type: ignore[arg-type]
+
+
+async def open_ids(store: Store, key: ConversationKey = ANN) -> list[str]:
+    """The ids of the messages that are not settled yet."""
+    return ids_of(cast(Snapshot, await store.find(key)))
+
+
+def ids_of(holder: Claim | Snapshot) -> list[str]:
+    return [message.id for message in holder.messages]
+
+
+class StoreContract:
+    """One class to subclass. Only `open_store` has to be written; a store that forgets sets `is_durable`."""
+
+    is_durable = True
+
+    @pytest.fixture
+    def clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    @pytest.fixture
+    def open_store(self, clock: VirtualClock) -> OpenStore:
+        """Opens one store, empty at first and the same each time it is called in a test."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def store(self, open_store: OpenStore) -> AsyncIterator[Store]:
+        async with open_store() as store:
+            yield store
+
+    async def test_append_buffers_and_says_when_it_is_due_and_why(self, store: Store, clock: VirtualClock) -> None:
+        """The answer to a message holds the state, the number waiting, the deadline and its reason."""
+        answer = await say(store, "m1")
+        assert answer == Appended("buffered", "collecting", 1, clock.now() + 1_000, "silence")
+        assert await store.next_due() == clock.now() + 1_000
+
+    async def test_append_numbers_messages_without_holes_and_keeps_them_whole(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Every field of a message comes back, with the number and the time that the store gave it."""
+        rich = Message(
+            "m1",
+            "hé\u0000llo",
+            "ann",
+            5,
+            (Attachment("image", "https://x.test/1", metadata={"w": 1}),),
+            "m0",
+            {"a": [1, None]},
+        )
+        await store.append([Append(ANN, rich, PLAIN), Append(ANN, Message("m2"), PLAIN)])
+        found = cast(Snapshot, await store.find(ANN))
+        assert found.messages == (
+            replace(rich, seq=1, received_at=clock.now()),
+            Message("m2", seq=2, received_at=clock.now()),
+        )
+
+    async def test_append_of_a_known_id_changes_nothing(self, store: Store, clock: VirtualClock) -> None:
+        """A redelivery is answered as a duplicate while its message waits, is being answered, and afterwards."""
+        await say(store, "m1")
+        await clock.advance(500)
+        assert (await say(store, "m1")).status == "duplicate"
+        assert await store.next_due() == clock.now() + 500
+        await clock.advance(500)
+        claim = await take(store)
+        assert (await say(store, "m1")).status == "duplicate"
+        await store.settle(claim, Answered())
+        assert (await say(store, "m1")) == Appended("duplicate", "idle", 0, None, None)
+        assert await open_ids(store) == []
+
+    async def test_append_of_one_id_twice_in_a_call_keeps_one(self, store: Store) -> None:
+        """A webhook that carries a message twice buffers it once."""
+        twice = [Append(ANN, Message("m1"), PLAIN)] * 2
+        assert [answer.status for answer in await store.append(twice)] == ["buffered", "duplicate"]
+        assert await open_ids(store) == ["m1"]
+
+    async def test_append_of_nothing_is_answered_with_nothing(self, store: Store) -> None:
+        """An empty call is no error."""
+        assert await store.append([]) == []
+        assert await store.next_due() is None
+
+    async def test_append_keeps_the_latest_agent_named(self, store: Store, clock: VirtualClock) -> None:
+        """A message without an agent leaves the conversation's agent as it is."""
+        await store.append([Append(ANN, Message("m1"), PLAIN, "sales"), Append(ANN, Message("m2"), PLAIN)])
+        await clock.advance(30_000)
+        assert (await take(store)).turn.agent == "sales"
+
+    async def test_a_new_message_resets_the_deadline(self, store: Store, clock: VirtualClock) -> None:
+        """Silence counts from the latest message."""
+        await say(store, "m1")
+        await clock.advance(900)
+        await say(store, "m2", rules=Rules(typing_inference_ms=0))
+        assert await store.next_due() == clock.now() + 1_000
+
+    async def test_twenty_concurrent_appends_to_one_conversation_keep_twenty(self, store: Store) -> None:
+        """No two of them get one number, and none is lost."""
+        ids = [f"m{number}" for number in range(20)]
+        await asyncio.gather(*(say(store, id) for id in ids))
+        found = cast(Snapshot, await store.find(ANN))
+        assert [message.seq for message in found.messages] == list(range(1, 21))
+        assert sorted(ids_of(found)) == sorted(ids)
+
+    async def test_the_same_message_sent_ten_times_at_once_is_kept_once(self, store: Store) -> None:
+        """Concurrent redeliveries race for one place."""
+        answers = await asyncio.gather(*(say(store, "m1") for _ in range(10)))
+        assert sorted(answer.status for answer in answers) == ["buffered"] + ["duplicate"] * 9
+        assert await open_ids(store) == ["m1"]
+
+    async def test_concurrent_claims_have_one_winner_each(self, store: Store) -> None:
+        """Ten workers that ask at once share five conversations without a tie."""
+        for number in range(5):
+            await say(store, "m1", key=ConversationKey.of(f"c{number}"), rules=OFF)
+        claims = await asyncio.gather(*(store.claim(2, LEASE_MS) for _ in range(10)))
+        assert sorted(claim.key.conversation for some in claims for claim in some) == [f"c{n}" for n in range(5)]
+
+    async def test_conversations_topics_and_tenants_never_mix(self, store: Store, clock: VirtualClock) -> None:
+        """The same id under another topic, tenant, channel or account is another message in another buffer."""
+        keys = [
+            ANN,
+            ConversationKey.of("ann", topic="t"),
+            ConversationKey.of("ann", tenant="t"),
+            ConversationKey.of("ann", channel="t"),
+            ConversationKey.of("ann", account="t"),
+        ]
+        for key in keys:
+            assert (await say(store, "m1", key=key)).waiting == 1
+        await clock.advance(1_000)
+        claims = await store.claim(10, LEASE_MS)
+        assert [claim.key for claim in claims] == keys
+        assert len({claim.turn.id for claim in claims}) == 5
+
+    async def test_what_nobody_wrote_to_is_unknown(self, store: Store) -> None:
+        """Unknown keys, turns and letters are answered with nothing, and asking creates nothing."""
+        assert await store.find(NOBODY) is None
+        assert await store.touch(NOBODY, Touch("flush"), PLAIN) is None
+        assert await store.history.turn("turn_x") is None
+        assert await store.history.turns(NOBODY, 10) == []
+        assert await store.letters.get("turn_x") is None
+        assert await store.letters.retry("turn_x") is None
+        assert not await store.letters.discard("turn_x")
+        assert await store.next_due() is None
+        assert (await store.history.conversations(Query())).items == ()
+
+    async def test_a_claim_on_an_unknown_conversation_is_a_lost_one(self, store: Store) -> None:
+        """A worker whose store was replaced under it is refused, not met with an error."""
+        await say(store, "m1", rules=OFF)
+        stray = replace(await take(store), key=NOBODY)
+        assert await store.extend([stray], LEASE_MS) == [False]
+        assert not await store.save(stray, Progress())
+        assert not await store.settle(replace(stray, turn=replace(stray.turn, id="turn_x")), Answered())
+
+    async def test_nothing_is_claimed_before_it_is_due(self, store: Store, clock: VirtualClock) -> None:
+        """A millisecond early is too early."""
+        await say(store, "m1")
+        await clock.advance(999)
+        assert await store.claim(10, LEASE_MS) == []
+        await clock.advance(1)
+        assert ids_of(await take(store)) == ["m1"]
+
+    async def test_claims_come_earliest_first_and_no_more_than_asked_for(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Whoever has been due the longest is served first."""
+        for name in ("c", "a", "b"):
+            await say(store, "m1", key=ConversationKey.of(name))
+            await clock.advance(10)
+        await clock.advance(1_000)
+        assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["c", "a"]
+        assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["b"]
+        assert await store.claim(2, LEASE_MS) == []
+
+    async def test_a_turn_has_its_messages_in_the_persons_order(self, store: Store, clock: VirtualClock) -> None:
+        """The platform's times decide where every message has one, else the arrival does."""
+        late, early = Message("late", sent_at=2), Message("early", sent_at=1)
+        await store.append([Append(ANN, late, PLAIN), Append(ANN, early, PLAIN)])
+        await store.append([Append(BOB, late, PLAIN), Append(BOB, replace(early, sent_at=None), PLAIN)])
+        await clock.advance(30_000)
+        assert [ids_of(claim) for claim in await store.claim(2, LEASE_MS)] == [["early", "late"], ["late", "early"]]
+
+    async def test_a_claimed_conversation_is_nobody_elses_until_the_lease_ends(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """The lease is the conversation's deadline; when it has run out, the same turn is claimed again."""
+        await say(store, "m1", rules=OFF)
+        first = await take(store)
+        assert await store.next_due() == clock.now() + LEASE_MS
+        await clock.advance(LEASE_MS - 1)
+        assert await store.claim(1, LEASE_MS) == []
+        await clock.advance(1)
+        second = await take(store)
+        assert (second.turn.id, second.messages) == (first.turn.id, first.messages)
+        assert second.epoch > first.epoch
+        assert (second.turn.attempt, second.turn.failures) == (2, 1)
+
+    async def test_extend_moves_the_end_of_the_lease(self, store: Store, clock: VirtualClock) -> None:
+        """A worker that says it is alive keeps its turn."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await clock.advance(LEASE_MS - 1)
+        assert await store.extend([claim], LEASE_MS) == [True]
+        assert await store.next_due() == clock.now() + LEASE_MS
+
+    async def test_a_late_claim_holds_until_somebody_takes_over(self, store: Store, clock: VirtualClock) -> None:
+        """A worker that overslept its lease may still finish if nobody noticed."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await clock.advance(LEASE_MS * 2)
+        assert await store.extend([claim], LEASE_MS) == [True]
+        assert await store.settle(claim, Answered())
+
+    async def test_a_stale_claim_can_do_nothing(self, store: Store, clock: VirtualClock) -> None:
+        """Extend, save and every kind of settlement of an older epoch are refused and change nothing."""
+        await say(store, "m1", rules=OFF)
+        stale = await take(store)
+        await clock.advance(LEASE_MS)
+        fresh = await take(store)
+        before = await store.find(ANN)
+        assert await store.extend([stale, fresh, stale], LEASE_MS) == [False, True, False]
+        assert not await store.save(stale, Progress(("no",), 0, True))
+        for settlement in (Answered(), Retry(0), Dead("no")):
+            assert not await store.settle(stale, settlement)
+        assert await store.find(ANN) == before
+        assert await store.settle(fresh, Answered())
+
+    async def test_a_saved_answer_survives_its_worker(self, store: Store, clock: VirtualClock) -> None:
+        """Whoever takes over finds what was saved, and only sends: the attempt number stays."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        progress = Progress(("one", "two"), 1, True)
+        assert await store.save(claim, progress)
+        assert cast(Snapshot, await store.find(ANN)).conversation.state == "replying"
+        await clock.advance(LEASE_MS)
+        taken = await take(store)
+        assert taken.turn.progress == progress
+        assert taken.turn.attempt == 1
+
+    async def test_settle_removes_its_own_range_and_nothing_else(self, store: Store, clock: VirtualClock) -> None:
+        """A message that came during the answer waits on, and its deadline counts from its arrival."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await say(store, "m2")
+        due_at = clock.now() + 1_000
+        assert await store.settle(claim, Answered(("hello",)))
+        assert await open_ids(store) == ["m2"]
+        assert await store.next_due() == due_at
+        await clock.advance(1_000)
+        assert ids_of(await take(store)) == ["m2"]
+
+    async def test_nothing_is_removed_before_it_is_settled(self, store: Store) -> None:
+        """A claim and a saved answer leave the messages where they are."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await open_ids(store) == ["m1"]
+        await store.save(claim, Progress(("hello",), 0, True))
+        assert await open_ids(store) == ["m1"]
+
+    @pytest.mark.parametrize(("settlement", "other"), [(Answered(("a",)), Dead("x")), (Dead("x"), Answered())])
+    async def test_settling_again_changes_nothing(
+        self, store: Store, settlement: Answered | Dead, other: Answered | Dead
+    ) -> None:
+        """The first settlement stands: the same once more is confirmed, another is refused."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await store.settle(claim, settlement)
+        before = await everything(store, ANN)
+        assert await store.settle(claim, settlement)
+        assert not await store.settle(claim, other)
+        assert not await store.settle(claim, Retry(0))
+        assert await everything(store, ANN) == before
+
+    async def test_a_retry_hands_over_the_same_turn_after_its_pause(self, store: Store, clock: VirtualClock) -> None:
+        """Same id, same messages, next attempt; what arrived meanwhile is not part of it."""
+        await say(store, "m1", rules=OFF)
+        first = await take(store)
+        assert await store.settle(first, Retry(5_000, error="boom"))
+        await say(store, "m2")
+        assert await store.next_due() == clock.now() + 5_000
+        await clock.advance(5_000)
+        second = await take(store)
+        assert (second.turn.id, second.messages) == (first.turn.id, first.messages)
+        assert (second.turn.attempt, second.turn.failures, second.turn.error) == (2, 1, "boom")
+
+    async def test_a_handed_back_claim_may_still_answer_but_not_go_on(self, store: Store, clock: VirtualClock) -> None:
+        """An answer that came late ends the turn while it waits for its next attempt; a lease is not revived."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await store.settle(claim, Retry(5_000))
+        before = await store.find(ANN)
+        assert await store.settle(claim, Retry(9_000))
+        assert await store.extend([claim], LEASE_MS) == [False]
+        assert await store.find(ANN) == before
+        assert await store.settle(claim, Answered(("late",)))
+        assert await store.next_due() is None
+
+    async def test_a_postponement_costs_no_failure(self, store: Store) -> None:
+        """Being told to wait is not a failed attempt."""
+        await say(store, "m1", rules=OFF)
+        await store.settle(await take(store), Retry(0, is_failure=False))
+        assert (await take(store)).turn.failures == 0
+
+    async def test_a_message_during_an_answer_waits_for_the_next_turn(self, store: Store) -> None:
+        """By default nothing interrupts."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        answer = await say(store, "m2")
+        assert (answer.state, answer.waiting, answer.interrupted) == ("answering", 1, None)
+        assert await store.extend([claim], LEASE_MS) == [True]
+
+    async def test_an_interruption_merges_and_fences(self, store: Store, clock: VirtualClock) -> None:
+        """The running answer is refused from that moment, and one turn with all messages follows after silence."""
+        await say(store, "m1", rules=INTERRUPT)
+        await clock.advance(1_000)
+        claim = await take(store)
+        answer = await say(store, "m2", rules=INTERRUPT)
+        assert (answer.interrupted, answer.state, answer.waiting) == (claim.turn.id, "collecting", 2)
+        assert cast(Snapshot, await store.find(ANN)).conversation.epoch > claim.epoch
+        assert not await store.save(claim, Progress(("late",), 0, True))
+        assert not await store.settle(claim, Answered())
+        await clock.advance(3_000)
+        merged = await take(store)
+        assert ids_of(merged) == ["m1", "m2"]
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.status == "interrupted"
+
+    async def test_interruptions_are_limited(self, store: Store, clock: VirtualClock) -> None:
+        """After `max_interrupts` the next message waits."""
+        for id in ("m1", "m2"):
+            await say(store, id, rules=INTERRUPT)
+            await clock.advance(3_000)
+            await take(store)
+        assert (await say(store, "m3", rules=INTERRUPT)).interrupted is None
+
+    async def test_nothing_interrupts_after_something_was_saved(self, store: Store) -> None:
+        """Saving, even nothing yet, is the point of no return."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await store.save(claim, Progress())
+        assert (await say(store, "m2", rules=INTERRUPT)).interrupted is None
+        assert await store.settle(claim, Answered())
+
+    async def test_switched_off_every_message_is_its_own_turn(self, store: Store) -> None:
+        """One message a turn, in order, each due at once after the one before."""
+        await say(store, "m1", "m2", "m3", rules=OFF)
+        for expected in ("m1", "m2", "m3"):
+            claim = await take(store, limit=10)
+            assert ids_of(claim) == [expected]
+            await store.settle(claim, Answered())
+        assert await store.next_due() is None
+
+    async def test_hold_flush_and_composing_move_the_deadline(self, store: Store, clock: VirtualClock) -> None:
+        """Composing and hold push it back, stopped brings it forward again, flush makes it now."""
+        await say(store, "m1")
+        start = clock.now()
+        await order(store, "composing", 5_000)
+        assert await store.next_due() == start + 5_000
+        await order(store, "stopped")
+        assert await store.next_due() == start + 1_000
+        await order(store, "hold", 60_000)
+        assert await store.next_due() == start + 60_000
+        await say(store, "m2")
+        assert await store.next_due() == start + 60_000
+        await order(store, "flush")
+        assert await store.next_due() == start
+        assert (await take(store)).turn.ready.reason == "flushed"
+
+    async def test_clear_moves_what_waits_to_the_dead_letters(self, store: Store) -> None:
+        """Even an order to forget loses nothing silently, and leaves a turn that is being answered alone."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await say(store, "m2", "m3")
+        await order(store, "clear")
+        assert await open_ids(store) == ["m1"]
+        (letter,) = (await store.letters.list(10)).items
+        assert (letter.key, letter.reason, letter.count, letter.attempts) == (ANN, "cleared by order", 2, 0)
+        assert await store.settle(claim, Answered())
+
+    async def test_a_dead_turn_is_a_letter_until_it_is_discarded(self, store: Store, clock: VirtualClock) -> None:
+        """The list has no messages, one letter has; discarding keeps the turn in the history."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await store.settle(claim, Dead("gave up", "boom"))
+        (listed,) = (await store.letters.list(10)).items
+        letter = await store.letters.get(claim.turn.id)
+        assert letter == replace(listed, messages=claim.messages)
+        assert (letter.reason, letter.error, letter.attempts, letter.at) == ("gave up", "boom", 1, clock.now())
+        assert await store.letters.discard(claim.turn.id)
+        assert not await store.letters.discard(claim.turn.id)
+        assert await store.letters.retry(claim.turn.id) is None
+        assert (await store.letters.list(10)).items == ()
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.status == "dead"
+
+    async def test_a_retried_letter_waits_again_and_is_due_at_once(self, store: Store) -> None:
+        """Its messages get the next numbers, behind what is waiting, and a new turn."""
+        await say(store, "m1", rules=OFF)
+        dead = await take(store)
+        await store.settle(dead, Dead("gave up"))
+        await say(store, "m2")
+        conversation = await store.letters.retry(dead.turn.id)
+        assert conversation is not None
+        assert conversation.waiting == 2
+        assert await store.letters.get(dead.turn.id) is None
+        claim = await take(store)
+        assert sorted(ids_of(claim)) == ["m1", "m2"]
+        assert claim.turn.id != dead.turn.id
+        assert (await say(store, "m1")).status == "duplicate"
+
+    async def test_letters_are_paged_latest_first(self, store: Store, clock: VirtualClock) -> None:
+        """Following the cursor shows every letter once; the last page has none."""
+        for number in range(5):
+            await say(store, f"m{number}", rules=OFF)
+            await store.settle(await take(store), Dead(str(number)))
+            await clock.advance(1)
+        reasons: list[str] = []
+        cursor, pages = "", 0
+        while cursor or not pages:
+            page = await store.letters.list(2, cursor)
+            reasons += [letter.reason for letter in page.items]
+            cursor, pages = page.cursor, pages + 1
+        assert (reasons, pages) == (["4", "3", "2", "1", "0"], 3)
+
+    async def test_conversations_are_paged_by_deadline_with_idle_ones_last(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Every page size shows every match once, in the same order."""
+        names = ["e", "d", "c", "b", "a"]
+        for name in names:
+            await say(store, "m1", key=ConversationKey.of(name, tenant="odd" if name in "ace" else "even"))
+            await clock.advance(1)
+        await clock.advance(1_000)
+        await store.settle(await take(store), Answered())
+        await take(store)
+        for limit in (1, 2, 3, 10):
+            listed = await conversations_by_pages(store, Query(limit=limit))
+            assert [key.conversation for key, _ in listed] == ["c", "b", "a", "d", "e"]
+            odd = await conversations_by_pages(store, Query(limit=limit, tenant="odd"))
+            assert [key.conversation for key, _ in odd] == ["c", "a", "e"]
+            collecting = await conversations_by_pages(store, Query(limit=limit, state="collecting"))
+            assert [key.conversation for key, _ in collecting] == ["c", "b", "a"]
+            idle = await conversations_by_pages(store, Query(limit=limit, state="idle"))
+            assert [key.conversation for key, _ in idle] == ["e"]
+        assert (await store.history.conversations(Query(channel="none"))).items == ()
+
+    async def test_the_history_shows_a_turn_while_open_and_once_closed(self, store: Store, clock: VirtualClock) -> None:
+        """State, messages, answer and attempts can be read by the turn's id."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert (record.status, record.messages, record.turn) == ("answering", claim.messages, claim.turn)
+        await store.settle(claim, Answered(("hello",)))
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.closed is not None
+        assert record.turn is not None
+        assert (record.key, record.status, record.messages) == (ANN, "answered", claim.messages)
+        assert (record.closed.at, record.turn.progress.replies) == (clock.now(), ("hello",))
+
+    async def test_turns_come_newest_first_also_within_a_millisecond(self, store: Store) -> None:
+        """Three turns of one moment are listed in reverse, and the limit cuts off the oldest."""
+        await say(store, "m1", "m2", "m3", rules=OFF)
+        await say(store, "m1", key=BOB, rules=OFF)
+        for _ in range(4):
+            await store.settle(await take(store), Answered())
+        listed = [record.messages[0].id for record in await store.history.turns(ANN, 2)]
+        assert listed == ["m3", "m2"]
+
+    async def test_forget_drops_old_answers_and_keeps_what_is_open_or_dead(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """A forgotten id may come again; a waiting message, a claimed one and a letter are never too old."""
+        for id in ("answered", "dead", "claimed", "waiting"):
+            await say(store, "m1", key=ConversationKey.of(id), rules=OFF)
+        answered, dead, claimed = await store.claim(3, LEASE_MS)
+        await store.settle(answered, Answered())
+        await store.settle(dead, Dead("gave up"))
+        assert await store.history.forget(clock.now()) == 0
+        await clock.advance(30 * 24 * 3_600_000)
+        assert await store.history.forget(clock.now()) == 1
+        assert await store.history.turn(answered.turn.id) is None
+        assert (await say(store, "m1", key=answered.key)).status == "buffered"
+        assert (await store.letters.list(10)).items[0].id == dead.turn.id
+        assert await open_ids(store, claimed.key) == ["m1"]
+        assert await open_ids(store, ConversationKey.of("waiting")) == ["m1"]
+
+    async def test_forgetting_a_turn_keeps_what_is_older_and_not_over(self, store: Store, clock: VirtualClock) -> None:
+        """A letter, and a turn that is still being answered, keep their messages when later ones are forgotten."""
+        await say(store, "dead", "answered", "claimed", "cleared", rules=OFF)
+        dead = await take(store)
+        await store.settle(dead, Dead("gave up"))
+        await store.settle(await take(store), Answered())
+        await take(store)
+        await order(store, "clear")
+        cleared = next(letter for letter in (await store.letters.list(10)).items if letter.id != dead.turn.id)
+        await store.letters.discard(cleared.id)
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 2
+        letter = await store.letters.get(dead.turn.id)
+        assert letter is not None
+        assert letter.messages == dead.messages
+        assert await open_ids(store) == ["claimed"]
+
+    async def test_forgetting_an_interrupted_turn_keeps_its_messages(self, store: Store, clock: VirtualClock) -> None:
+        """They belong to the turn that took them over."""
+        await say(store, "m1", rules=OFF)
+        await take(store)
+        await say(store, "m2", rules=INTERRUPT)
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 1
+        assert await open_ids(store) == ["m1", "m2"]
+
+    async def test_forgetting_a_retried_letter_keeps_its_messages(self, store: Store, clock: VirtualClock) -> None:
+        """They wait under new numbers, and their ids stay known."""
+        await say(store, "m1", rules=OFF)
+        dead = await take(store)
+        await store.settle(dead, Dead("gave up"))
+        await store.letters.retry(dead.turn.id)
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 1
+        assert await open_ids(store) == ["m1"]
+        assert (await say(store, "m1")).status == "duplicate"
+
+    async def test_reopening_keeps_everything(self, open_store: OpenStore, clock: VirtualClock) -> None:
+        """Waiting messages, claims, saved answers, letters, history and known ids outlive the process."""
+        if not self.is_durable:
+            pytest.skip("this store is for one process's life")
+        async with open_store() as store:
+            for name in ("answered", "dead", "claimed", "waiting"):
+                await say(store, "m1", key=ConversationKey.of(name), rules=OFF)
+            answered, dead, claimed = await store.claim(3, LEASE_MS)
+            await store.settle(answered, Answered())
+            await store.settle(dead, Dead("gave up"))
+            await store.save(claimed, Progress(("hello",), 0, True))
+            keys = (answered.key, dead.key, claimed.key, ConversationKey.of("waiting"))
+            before = await everything(store, *keys)
+        for _ in range(2):
+            async with open_store() as store:
+                assert await everything(store, *keys) == before
+                assert (await say(store, "m1", key=answered.key)).status == "duplicate"
+                assert await store.extend([claimed], LEASE_MS) == [True]

@@ -1,0 +1,439 @@
+"""The same random life for the model and for a store, which must answer alike at every step.
+
+Subclass `StoreMachine`, say how to open a store, and run its `TestCase`. Needs Hypothesis.
+`ModelMachine` alone lives that life on the model and checks the promises there.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, ExitStack
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from turntake.buffer.memory import MemoryStore
+from turntake.buffer.store import Query, Store
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.model import Append, Appended, Claim
+from turntake.rules.turn import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch, holds, turn_id
+from turntake.rules.waiting import Rules
+from turntake.testing.clock import VirtualClock
+
+T = TypeVar("T")
+OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
+
+KEYS = (
+    ConversationKey.of("ann"),
+    ConversationKey.of("ann", topic="order 7"),
+    ConversationKey.of("ann", tenant="acme"),
+    ConversationKey.of("bob"),
+)
+STRANGER = ConversationKey.of("nobody")
+RULES = (
+    Rules(),
+    Rules(silence_ms=500, typing_inference_ms=500, max_wait_ms=5_000),
+    Rules(window_ms=2_000),
+    Rules(min_messages=2, max_messages=3, max_wait_ms=5_000),
+    Rules(capacity=3),
+    Rules(enabled=False),
+    Rules(on_busy="interrupt"),
+    Rules(on_busy="interrupt", max_interrupts=1, max_wait_ms=2_000),
+)
+PAUSES_MS = (0, 1, 499, 500, 1_000, 3_000, 5_000, 60_000, 3_600_000)
+LEASE_MS = 60_000
+LEASES_MS = (1, 1_000, LEASE_MS)
+WORKERS = ("w1", "w2", "w3")
+ALL = 1_000
+
+messages = st.builds(
+    Message,
+    id=st.integers(1, 12).map("m{}".format),
+    text=st.sampled_from(["hi", "and", "it is late"]),
+    sent_at=st.none() | st.integers(1, 5),
+)
+arrivals = st.builds(
+    Append,
+    key=st.sampled_from(KEYS),
+    message=messages,
+    rules=st.sampled_from(RULES),
+    agent=st.sampled_from(["", "", "sales"]),
+)
+orders = st.builds(
+    Touch,
+    kind=st.sampled_from(["composing", "stopped", "flush", "hold", "clear"]),
+    duration_ms=st.sampled_from([0, 1_000, 60_000]),
+)
+progresses = st.sampled_from([Progress(), Progress(("one", "two"), 1, False), Progress(("one", "two"), 1, True)])
+settlements: st.SearchStrategy[Settlement] = st.sampled_from(
+    [
+        Answered(("hello",)),
+        Answered(),
+        Retry(0),
+        Retry(1_000, error="busy"),
+        Retry(1_000, is_failure=False),
+        Dead("failed 3 times", "boom"),
+    ]
+)
+anyone = st.integers(0, 7)
+
+
+class Ledger:
+    """What must be so, kept from the answers alone and never read from the store."""
+
+    def __init__(self) -> None:
+        self.open: dict[ConversationKey, set[str]] = defaultdict(set)
+        self.letters: dict[str, tuple[ConversationKey, frozenset[str]]] = {}
+        self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
+        self.leases: dict[ConversationKey, tuple[int, int]] = {}
+        self.epochs: dict[ConversationKey, int] = defaultdict(int)
+        self.seen: dict[str, Claim] = {}
+        self.saved: set[str] = set()
+        self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
+
+    def knows(self, key: ConversationKey, message_id: str) -> bool:
+        ended = (ids for owner, ids, _ in self.ended.values() if owner == key)
+        return message_id in self.open[key] or any(message_id in ids for ids in ended)
+
+    def appended(self, arrival: Append, answer: Appended) -> None:
+        key, message_id = arrival.key, arrival.message.id
+        assert answer.status == ("duplicate" if self.knows(key, message_id) else "buffered")
+        if answer.status == "duplicate":
+            return
+        self.open[key].add(message_id)
+        self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.max_wait_ms)
+        if answer.interrupted is not None:
+            assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"
+            del self.leases[key]
+
+    def claimed(self, claim: Claim, lease_ms: int, now: int) -> None:
+        assert self.leases.get(claim.key, (0, now))[1] <= now, "nobody else's lease runs"
+        assert claim.epoch > self.epochs[claim.key]
+        self.epochs[claim.key] = claim.epoch
+        assert {message.id for message in claim.messages} <= self.open[claim.key], "settled messages never come back"
+        before = self.seen.get(claim.turn.id)
+        if before is not None:
+            assert claim.messages == before.messages, "the same turn has the same messages"
+            assert claim.epoch > before.epoch
+            assert claim.turn.attempt >= before.turn.attempt + (not claim.turn.progress.is_final)
+        self.seen[claim.turn.id] = claim
+        self.leases[claim.key] = (claim.epoch, now + lease_ms)
+
+    def extended(self, claim: Claim, lease_ms: int, now: int) -> None:
+        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim extends"
+        self.leases[claim.key] = (claim.epoch, now + lease_ms)
+
+    def settled(self, claim: Claim, settlement: Settlement, now: int) -> None:
+        ids = frozenset(message.id for message in claim.messages)
+        if claim.turn.id in self.ended:
+            return
+        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim settles"
+        if isinstance(settlement, Retry):
+            self.leases[claim.key] = (claim.epoch, now)
+            return
+        del self.leases[claim.key]
+        self.end(claim.key, claim.turn.id, ids, now, is_letter=isinstance(settlement, Dead))
+
+    def end(self, key: ConversationKey, ended_id: str, ids: frozenset[str], now: int, is_letter: bool) -> None:
+        self.open[key] -= ids
+        self.ended[ended_id] = (key, ids, now)
+        if is_letter:
+            self.letters[ended_id] = (key, ids)
+
+    def retried(self, letter_id: str) -> None:
+        key, ids = self.letters.pop(letter_id)
+        self.open[key] |= ids
+        self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])
+
+    def forgotten(self, before: int) -> None:
+        for ended_id, (_, _, at) in list(self.ended.items()):
+            if at < before and ended_id not in self.letters:
+                del self.ended[ended_id]
+
+
+class ModelMachine(RuleBasedStateMachine):
+    """Several people write, several workers answer, crash, and come back too late."""
+
+    is_durable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = VirtualClock()
+        self.reference = MemoryStore(self.clock)
+        self.model = self.reference.model
+        self.ledger = Ledger()
+        self.claims: list[Claim] = []
+        self.held: dict[str, list[Claim]] = {worker: [] for worker in WORKERS}
+        self.settled: list[tuple[Claim, Settlement]] = []
+
+    def ask(self, verb: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """The model's answer; a subclass makes sure that its store gives the same."""
+        return at_once(verb(self.reference))
+
+    @rule(batch=st.lists(arrivals, min_size=1, max_size=3))
+    def append(self, batch: list[Append]) -> None:
+        for arrival, answer in zip(batch, self.ask(lambda store: store.append(batch)), strict=True):
+            self.ledger.appended(arrival, answer)
+
+    @rule(batch=st.lists(arrivals, min_size=1, max_size=3), worker=st.sampled_from(WORKERS))
+    def append_and_claim(self, batch: list[Append], worker: str) -> None:
+        """The two most usual steps as one, since Hypothesis leaves out about half of all rules in each life."""
+        self.append(batch)
+        self.claim(worker, 4, LEASE_MS, 0)
+
+    @precondition(lambda self: any(self.held.values()))
+    @rule(which=anyone, message=messages, rules=st.sampled_from(RULES))
+    def append_during_an_answer(self, which: int, message: Message, rules: Rules) -> None:
+        self.append([Append(self._held(which)[1].key, message, rules)])
+
+    @rule(duration_ms=st.sampled_from(PAUSES_MS))
+    def let_time_pass(self, duration_ms: int) -> None:
+        at_once(self.clock.advance(duration_ms))
+
+    @rule(key=st.sampled_from((*KEYS, STRANGER)), order=orders, rules=st.sampled_from(RULES))
+    def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> None:
+        before = self.model.find(key)
+        after = self.ask(lambda store: store.touch(key, order, rules))
+        assert (after is None) == (before is None)
+        if before is None or before.conversation.buffer is None:
+            return
+        self.ledger.max_wait_ms[key] = max(self.ledger.max_wait_ms[key], rules.max_wait_ms)
+        if order.kind == "clear":
+            head, tail = before.conversation.buffer.head, before.conversation.next_seq - 1
+            ids = frozenset(message.id for message in before.messages if message.seq >= head)
+            self.ledger.end(key, turn_id(key, head, tail), ids, self.clock.now(), is_letter=True)
+
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        limit=st.sampled_from([1, 2, 4]),
+        lease_ms=st.sampled_from(LEASES_MS),
+        late_ms=st.sampled_from([0, 0, 0, -1, 1, None]),
+    )
+    def claim(self, worker: str, limit: int, lease_ms: int, late_ms: int | None) -> None:
+        """At once, or once the next deadline has come, a little early or late."""
+        due_at = self.model.next_due()
+        if due_at is not None and late_ms is not None:
+            at_once(self.clock.advance(max(0, due_at + late_ms - self.clock.now())))
+        claims = self.ask(lambda store: store.claim(limit, lease_ms))
+        assert len(claims) <= limit
+        assert len({claim.key for claim in claims}) == len(claims)
+        for claim in claims:
+            self.ledger.claimed(claim, lease_ms, self.clock.now())
+        self.claims += claims
+        self.held[worker] += claims
+
+    @rule(worker=st.sampled_from(WORKERS), lease_ms=st.sampled_from(LEASES_MS))
+    def extend(self, worker: str, lease_ms: int) -> None:
+        claims = self.held[worker] + self.claims[:1]
+        for claim, still_holds in zip(claims, self.ask(lambda store: store.extend(claims, lease_ms)), strict=True):
+            if still_holds:
+                self.ledger.extended(claim, lease_ms, self.clock.now())
+
+    @precondition(lambda self: self.claims)
+    @rule(which=anyone, progress=progresses)
+    def save(self, which: int, progress: Progress) -> None:
+        claim = self.claims[-1 - which % len(self.claims)]
+        if self.ask(lambda store: store.save(claim, progress)):
+            self.ledger.saved.add(claim.turn.id)
+
+    @precondition(lambda self: any(self.held.values()))
+    @rule(which=anyone, settlement=settlements)
+    def settle(self, which: int, settlement: Settlement) -> None:
+        worker, claim = self._held(which)
+        self.held[worker].remove(claim)
+        self._settle(claim, settlement)
+        self.settled.append((claim, settlement))
+
+    @precondition(lambda self: self.settled)
+    @rule(which=anyone)
+    def settle_again(self, which: int) -> None:
+        self._settle(*self.settled[-1 - which % len(self.settled)])
+
+    @precondition(lambda self: self.claims)
+    @rule(which=anyone, settlement=settlements)
+    def settle_late(self, which: int, settlement: Settlement) -> None:
+        """Anybody who ever had a claim comes back with anything."""
+        self._settle(self.claims[-1 - which % len(self.claims)], settlement)
+
+    @precondition(lambda self: any(self.held.values()))
+    @rule(which=anyone)
+    def crash(self, which: int) -> None:
+        self.held[self._held(which)[0]] = []
+
+    @precondition(lambda self: self.ledger.letters)
+    @rule(which=anyone, is_retry=st.booleans())
+    def end_letter(self, which: int, is_retry: bool) -> None:
+        letter_id = sorted(self.ledger.letters)[which % len(self.ledger.letters)]
+        if is_retry:
+            assert self.ask(lambda store: store.letters.retry(letter_id)) is not None
+            self.ledger.retried(letter_id)
+        else:
+            assert self.ask(lambda store: store.letters.discard(letter_id))
+            del self.ledger.letters[letter_id]
+        assert self.ask(lambda store: store.letters.retry(letter_id)) is None
+        assert not self.ask(lambda store: store.letters.discard(letter_id))
+
+    @rule(age_ms=st.sampled_from([-1, -1, 0, 3_600_000]))
+    def forget(self, age_ms: int) -> None:
+        before = self.clock.now() - age_ms
+        self.ask(lambda store: store.history.forget(before))
+        self.ledger.forgotten(before)
+
+    @invariant()
+    def nothing_is_lost_or_made_up(self) -> None:
+        for key in self.model.conversations:
+            found = self.model.find(key)
+            assert found is not None
+            assert sorted(message.id for message in found.messages) == sorted(self.ledger.open[key])
+        for letter_id, (_, ids) in self.ledger.letters.items():
+            letter = self.model.letter(letter_id)
+            assert letter is not None
+            assert {message.id for message in letter.messages} == ids
+        assert self.model.letters.keys() == self.ledger.letters.keys()
+
+    @invariant()
+    def every_conversation_is_sound(self) -> None:
+        for key, conversation in self.model.conversations.items():
+            check_state(conversation)
+            self._check_numbers(key, conversation)
+            self._check_deadline(key, conversation)
+
+    @invariant()
+    def at_most_one_claim_holds(self) -> None:
+        live = [claim.key for claim in self.claims if holds(self.model.conversations[claim.key], claim.epoch)]
+        assert len(set(live)) == len(live)
+
+    def _held(self, which: int) -> tuple[str, Claim]:
+        held = [(worker, claim) for worker, claims in self.held.items() for claim in claims]
+        return held[which % len(held)]
+
+    def _settle(self, claim: Claim, settlement: Settlement) -> None:
+        if self.ask(lambda store: store.settle(claim, settlement)):
+            self.ledger.settled(claim, settlement, self.clock.now())
+
+    def _check_numbers(self, key: ConversationKey, conversation: Conversation) -> None:
+        turn, buffer = conversation.turn, conversation.buffer
+        numbers = self.model.messages[key].keys()
+        if turn is not None:
+            assert set(range(turn.head, turn.tail + 1)) <= numbers
+        if buffer is not None:
+            assert set(range(buffer.head, conversation.next_seq)) <= numbers
+            assert turn is None or turn.tail < buffer.head
+        assert max(numbers, default=0) < conversation.next_seq
+
+    def _check_deadline(self, key: ConversationKey, conversation: Conversation) -> None:
+        buffer = conversation.buffer
+        if buffer is not None and buffer.due.reason != "held":
+            assert buffer.due.at <= max(buffer.first_at + self.ledger.max_wait_ms[key], self.clock.now())
+
+
+class StoreMachine(ModelMachine):
+    """The same, with a store beside the model. `opener` is the one thing to write."""
+
+    is_durable = True
+
+    def opener(self, clock: VirtualClock, resources: ExitStack) -> OpenStore:
+        """Opens one store, empty at first and the same each time; `resources` ends with this history."""
+        raise NotImplementedError
+
+    @initialize()
+    def open_first(self) -> None:
+        self.resources = ExitStack()
+        self.runner = self.resources.enter_context(asyncio.Runner())
+        self.open_store = self.opener(self.clock, self.resources)
+        self.abandoned: list[AbstractAsyncContextManager[Store]] = []
+        self.opened = self.open_store()
+        self.store = self.runner.run(enter(self.opened))
+
+    @precondition(lambda self: self.is_durable)
+    @rule(is_crash=st.booleans())
+    def reopen(self, is_crash: bool) -> None:
+        if is_crash:
+            self.abandoned.append(self.opened)
+        else:
+            self.runner.run(leave(self.opened))
+        self.opened = self.open_store()
+        self.store = self.runner.run(enter(self.opened))
+
+    def ask(self, verb: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        expected = super().ask(verb)
+        answer = self.runner.run(verb(self.store))
+        assert answer == expected
+        return expected
+
+    @rule(state=st.sampled_from(["", "idle", "collecting"]), tenant=st.sampled_from(["", "acme"]))
+    def list_conversations(self, state: str, tenant: str) -> None:
+        self.ask(lambda store: conversations_by_pages(store, Query(state=state, tenant=tenant, limit=2)))
+
+    @invariant()
+    def store_equals_model(self) -> None:
+        keys = [key for key in KEYS if key in self.model.conversations]
+        self.ask(lambda store: everything(store, *keys))
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            for opened in (*self.abandoned, self.opened):
+                self.runner.run(leave(opened))
+        if hasattr(self, "resources"):
+            self.resources.close()
+
+
+async def everything(store: Store, *keys: ConversationKey) -> object:
+    """All that a store says about some conversations; letters of one moment come in any order."""
+    letters = (await store.letters.list(ALL)).items
+    instants = [letter.at for letter in letters]
+    assert instants == sorted(instants, reverse=True), "the latest letter comes first"
+    return (
+        await store.next_due(),
+        [await store.find(key) for key in keys],
+        [await store.history.turns(key, ALL) for key in keys],
+        sorted(letters, key=lambda letter: letter.id),
+        [await store.letters.get(letter_id) for letter_id in sorted(letter.id for letter in letters)],
+    )
+
+
+async def conversations_by_pages(store: Store, query: Query) -> list[tuple[ConversationKey, Conversation]]:
+    """Every conversation that matches, read a page at a time."""
+    page = await store.history.conversations(query)
+    found = list(page.items)
+    while page.cursor:
+        assert len(page.items) == query.limit
+        page = await store.history.conversations(
+            Query(query.state, query.tenant, query.channel, query.limit, page.cursor)
+        )
+        found += page.items
+    return found
+
+
+def check_state(conversation: Conversation) -> None:
+    """The table at the head of `rules/turn.py`."""
+    turn, buffer = conversation.turn, conversation.buffer
+    if turn is not None:
+        assert conversation.state == ("replying" if turn.progress.is_final else "answering")
+        assert conversation.due_at == turn.due_at
+    elif buffer is not None:
+        assert conversation.state == "collecting"
+        assert conversation.due_at == buffer.due.at
+    else:
+        assert conversation.state == "idle"
+        assert conversation.due_at is None
+
+
+def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The answer of a coroutine that waits for nothing."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            answer: T = stop.value
+            return answer
+
+
+async def enter(manager: AbstractAsyncContextManager[Store]) -> Store:
+    return await manager.__aenter__()
+
+
+async def leave(manager: AbstractAsyncContextManager[Store]) -> None:
+    await manager.__aexit__(None, None, None)

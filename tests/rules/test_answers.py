@@ -1,0 +1,45 @@
+"""One answer for one turn, and the same turn on every attempt."""
+
+from turntake.rules.key import ConversationKey
+from turntake.rules.turn import Answered, Conversation, Progress, Retry, claim, is_same, receive, save, settle
+from turntake.rules.waiting import Rules
+
+ADA = ConversationKey.of("ada")
+RULES = Rules(silence_ms=0, typing_inference_ms=0)
+
+
+def claimed(agent: str = "") -> Conversation:
+    return claim(receive(Conversation(), RULES, 0, agent).conversation, ADA, 1_000, 0)
+
+
+def test_a_retry_goes_to_the_agent_the_turn_was_sealed_for() -> None:
+    """A later message may name another agent; that is for the next turn."""
+    retrying = settle(claimed("sales"), 1, Retry(0), 10)
+    assert retrying is not None
+    meanwhile = receive(retrying.conversation, RULES, 20, "support").conversation
+    again = claim(meanwhile, ADA, 1_000, 30)
+    assert again.turn is not None
+    assert again.turn.agent == "sales"
+
+
+def test_a_final_answer_is_not_replaced() -> None:
+    """An agent that reports twice, or from two places, is heard once."""
+    first = save(claimed(), 1, Progress(("yes",), 0, True))
+    assert first is not None
+    assert save(first, 1, Progress(("no",), 0, True)) is None
+    assert settle(first, 1, Answered(("no",)), 10) is None
+
+
+def test_progress_of_the_same_answer_goes_on() -> None:
+    first = save(claimed(), 1, Progress(("yes", "and"), 0, True))
+    assert first is not None
+    assert save(first, 1, Progress(("yes", "and"), 1, True)) is not None
+    assert settle(first, 1, Answered(("yes", "and")), 10) is not None
+
+
+def test_only_the_same_answer_counts_as_a_repetition() -> None:
+    change = settle(claimed(), 1, Answered(("yes",)), 10)
+    assert change is not None
+    assert change.closed is not None
+    assert is_same(change.closed, 1, Answered(("yes",)))
+    assert not is_same(change.closed, 1, Answered(("no",)))

@@ -1,0 +1,73 @@
+"""After a failure: again when, or dead letter."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from turntake.rules.deadline import Deadline
+from turntake.rules.retry import (
+    FIRST_DELAY_MS,
+    LONGEST_DELAY_MS,
+    after_failure,
+    after_postponement,
+    backoff_ms,
+    before_attempt,
+)
+from turntake.rules.turn import Dead, Retry, SealedTurn
+from turntake.rules.waiting import Rules
+
+TURN = SealedTurn("turn_x", 1, 1, Deadline(0, "silence"), 0, 0, 0, ())
+RULES = Rules(max_attempts=3, ttl_ms=10_000)
+
+
+@pytest.mark.parametrize(
+    ("failures", "chance", "expected"),
+    [(1, 0.0, 500), (1, 0.5, 750), (2, 0.0, 1_000), (3, 0.0, 2_000), (7, 0.0, 30_000), (100, 0.0, 30_000)],
+)
+def test_the_pause_doubles_up_to_a_minute(failures: int, chance: float, expected: int) -> None:
+    """Half of it is fixed, the other half is chance."""
+    assert backoff_ms(failures, chance) == expected
+
+
+@given(st.integers(1, 1_000), st.floats(0, 1, exclude_max=True))
+def test_the_pause_has_bounds(failures: int, chance: float) -> None:
+    """Never at once, never for ever."""
+    assert FIRST_DELAY_MS / 2 <= backoff_ms(failures, chance) <= LONGEST_DELAY_MS
+
+
+def test_a_failure_is_retried_with_a_pause() -> None:
+    """The error travels with the turn."""
+    assert after_failure(TURN, RULES, "boom", 0, 0, 0.0) == Retry(500, error="boom")
+    assert after_failure(replace(TURN, failures=1), RULES, "boom", 0, 0, 0.0) == Retry(1_000, error="boom")
+
+
+def test_the_last_failure_is_a_dead_letter() -> None:
+    """`max_attempts` counts this one."""
+    assert after_failure(replace(TURN, failures=2), RULES, "boom", 0, 0, 0.0) == Dead("failed 3 times", "boom")
+
+
+@pytest.mark.parametrize(("now", "is_retry"), [(9_500, True), (9_501, False)])
+def test_a_retry_beyond_the_time_to_live_is_a_dead_letter(now: int, is_retry: bool) -> None:
+    """What could only be tried after `ttl_ms` expires at once."""
+    settlement = after_failure(TURN, RULES, "boom", 0, now, 0.0)
+    assert settlement == (Retry(500, error="boom") if is_retry else Dead("expired", "boom"))
+
+
+def test_a_postponement_is_no_failure() -> None:
+    """The agent's wish is kept, at least a millisecond away."""
+    assert after_postponement(RULES, 7_000, "", 0, 0) == Retry(7_000, is_failure=False)
+    assert after_postponement(RULES, 0, "", 0, 0) == Retry(1, is_failure=False)
+
+
+def test_a_postponement_beyond_the_time_to_live_expires() -> None:
+    """A rate limit cannot keep a turn for ever."""
+    assert after_postponement(RULES, 10_001, "", 0, 0) == Dead("expired", "Nobody could deliver it in time.")
+
+
+def test_a_turn_whose_workers_all_died_is_not_tried_again() -> None:
+    """Each expired lease was a failure, so a poisonous turn stops after `max_attempts`."""
+    assert before_attempt(replace(TURN, failures=2), RULES) is None
+    dead = before_attempt(replace(TURN, failures=3), RULES)
+    assert dead == Dead("failed 3 times", "The worker stopped during every attempt.")
+    assert before_attempt(replace(TURN, failures=3, error="boom"), RULES) == Dead("failed 3 times", "boom")
