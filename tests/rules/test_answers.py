@@ -1,7 +1,19 @@
-"""One answer for one turn, and the same turn on every attempt."""
+"""One answer for one turn, the same turn on every attempt, and holds that hold."""
 
 from turntake.rules.key import ConversationKey
-from turntake.rules.turn import Answered, Conversation, Progress, Retry, claim, is_same, receive, save, settle
+from turntake.rules.turn import (
+    Answered,
+    Conversation,
+    Progress,
+    Retry,
+    Touch,
+    claim,
+    is_same,
+    receive,
+    save,
+    settle,
+    touch,
+)
 from turntake.rules.waiting import Rules
 
 ADA = ConversationKey.of("ada")
@@ -43,3 +55,26 @@ def test_only_the_same_answer_counts_as_a_repetition() -> None:
     assert change.closed is not None
     assert is_same(change.closed, 1, Answered(("yes",)))
     assert not is_same(change.closed, 1, Answered(("no",)))
+
+
+def test_a_final_answer_does_not_become_a_draft_again() -> None:
+    first = save(claimed(), 1, Progress(("yes",), 1, True))
+    assert first is not None
+    assert save(first, 1, Progress(("yes",), 0, False)) is None
+    assert save(first, 1, Progress(("yes",), 0, True)) is None
+
+
+def test_the_latest_hold_counts() -> None:
+    waiting = receive(Conversation(), Rules(), 0).conversation
+    long = touch(waiting, ADA, Touch("hold", 60_000), Rules(), 0).conversation
+    assert long.due_at == 60_000
+    assert touch(long, ADA, Touch("hold", 2_000), Rules(), 100).conversation.due_at == 2_100
+
+
+def test_a_hold_outlives_an_interruption() -> None:
+    rules = Rules(on_busy="interrupt")
+    queued = receive(claimed(), Rules(), 10).conversation
+    held = touch(queued, ADA, Touch("hold", 60_000), rules, 20).conversation
+    interrupted = receive(held, rules, 30).conversation
+    assert interrupted.turn is None
+    assert interrupted.due_at == 60_020

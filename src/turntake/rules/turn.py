@@ -180,8 +180,8 @@ def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules:
     if buffer is None:
         return Change(conversation)
     if order.kind == "hold":
+        due = buffer.by_messages if buffer.due.reason == "held" else buffer.due
         buffer = replace(buffer, held_until=now + order.duration_ms)
-        due = buffer.due
     elif order.kind == "stopped":
         due = after_composing(rules, buffer.due, buffer.by_messages, now)
     else:
@@ -228,9 +228,9 @@ def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> C
 def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversation | None:
     """The answer so far, kept before any of it leaves; from here on nothing interrupts.
 
-    None if the claim was lost, or if the turn has another final answer already: the first one stands.
+    None if the claim was lost, or if it takes back what is final or has left: the first answer stands.
     """
-    if not holds(conversation, epoch) or conversation.turn is None or _differs(conversation.turn, progress.replies):
+    if not holds(conversation, epoch) or conversation.turn is None or _takes_back(conversation.turn, progress):
         return None
     return replace(conversation, turn=replace(conversation.turn, progress=progress, is_committed=True))
 
@@ -256,19 +256,16 @@ def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: 
         return Change(replace(conversation, turn=waiting))
     if isinstance(settlement, Answered):
         replies = settlement.replies or turn.progress.replies
-        if _differs(turn, replies):
+        final = Progress(replies, len(replies), True)
+        if _takes_back(turn, final):
             return None
-        turn = replace(turn, progress=Progress(replies, len(replies), True))
+        turn = replace(turn, progress=final)
         closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
     else:
         closed = Closed(
             turn.id, turn.head, turn.tail, "dead", epoch, now, turn, settlement.reason, settlement.error or turn.error
         )
     return Change(replace(conversation, turn=None), closed)
-
-
-def _differs(turn: SealedTurn, replies: tuple[str, ...]) -> bool:
-    return turn.progress.is_final and turn.progress.replies != replies
 
 
 def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
@@ -279,6 +276,13 @@ def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
         buffer = Buffer(conversation.next_seq, now, now, due, due, ())
     buffer = _decided(replace(buffer, by_messages=due, held_until=0), due, now)
     return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+
+
+def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
+    """Whether `progress` contradicts an answer that is final, or forgets a reply that left."""
+    known = turn.progress
+    is_other = known.is_final and (progress.replies != known.replies or not progress.is_final)
+    return is_other or progress.sent < known.sent
 
 
 def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
@@ -342,6 +346,7 @@ def _unseal(conversation: Conversation, now: int) -> Change:
         due=turn.ready,
         by_messages=turn.ready,
         decisions=turn.decisions + (buffer.decisions if buffer else ()),
+        held_until=buffer.held_until if buffer else 0,
         interrupts=turn.interrupts + 1,
     )
     epoch = conversation.epoch + 1

@@ -131,7 +131,10 @@ class StoreContract:
         """A message without an agent leaves the conversation's agent as it is."""
         await store.append([Append(ANN, Message("m1"), PLAIN, "sales"), Append(ANN, Message("m2"), PLAIN)])
         await clock.advance(30_000)
-        assert (await take(store)).turn.agent == "sales"
+        claim = await take(store)
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert (claim.turn.agent, record.agent) == ("sales", "sales")
 
     async def test_a_new_message_resets_the_deadline(self, store: Store, clock: VirtualClock) -> None:
         """Silence counts from the latest message."""

@@ -88,16 +88,17 @@ class SqliteReader:
     def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         """Pages through those with a deadline, then through the idle ones; a filter may need several pages."""
         found: list[tuple[ConversationKey, Conversation]] = []
-        cursor = query.cursor or "due-0-0"
+        last, cursor = "", query.cursor or "due-0-0"
         while cursor:
             page, cursor = self._page(query, cursor)
             for place, key, body in page:
                 parsed = ConversationKey.parse(key)
                 if query.tenant not in ("", parsed.tenant) or query.channel not in ("", parsed.channel):
                     continue
-                found.append((parsed, decode_conversation(body)))
                 if len(found) == query.limit:
-                    return Page(tuple(found), place)
+                    return Page(tuple(found), last)
+                found.append((parsed, decode_conversation(body)))
+                last = place
         return Page(tuple(found))
 
     def _page(self, query: Query, cursor: str) -> tuple[list[tuple[str, str, bytes]], str]:
