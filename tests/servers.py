@@ -138,5 +138,5 @@ def until(events: Iterator[Told], kind: str) -> dict[str, Any]:
 async def calling(app: ASGIApp, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client that calls the app on this event loop, without a network or a lifespan."""
     transport = httpx2.ASGITransport(app=app, **options)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client

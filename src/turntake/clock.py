@@ -23,6 +23,10 @@ class Clock(ABC):
         """The time. It never goes back while the process lives."""
 
     @abstractmethod
+    def not_before(self, at: int) -> None:
+        """The time is at least `at` from here on: somebody already saw it."""
+
+    @abstractmethod
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         """Runs `action` on the event loop once `at` has come."""
 
@@ -47,6 +51,9 @@ class SystemClock(Clock):
 
     def now(self) -> int:
         return int((self._offset + time.clock_gettime(_STEADY)) * 1000)
+
+    def not_before(self, at: int) -> None:
+        self._offset += max(0, at - self.now()) / 1000
 
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         delay = at / 1000 - self._offset - time.clock_gettime(_STEADY)

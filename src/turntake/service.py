@@ -7,23 +7,24 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from turntake import plugins
+from turntake.announce import Announcer
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
-from turntake.claim.attempt import Attempt
 from turntake.claim.completion import Completion, Report
 from turntake.claim.worker import Worker
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.outbound import Kept, Outbound
 from turntake.deliver.sink import Sink
-from turntake.errors import ConfigurationError, StoreUnavailable
-from turntake.events import Event, Events
+from turntake.errors import ConfigurationError, InvalidMessage, StoreUnavailable
+from turntake.events import Events
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Append, Appended, Claim, TurnRecord
-from turntake.rules.turn import Answered, Conversation, Dead, Retry, Touch
+from turntake.rules.model import Append, Appended, TurnRecord
+from turntake.rules.turn import Conversation, Touch
 from turntake.rules.waiting import PRESETS, Rules
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class TurnTake:
         """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it."""
         self.clock = clock or SystemClock()
         self.events = Events()
+        self._announcer = Announcer(self.events, self.clock)
         self.rules = _preset(rules) if isinstance(rules, str) else rules
         self.role = role
         self.lease_ms = lease_ms
@@ -151,14 +153,15 @@ class TurnTake:
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Buffers all arrivals, or raises StoreUnavailable and buffers none. Blank messages are ignored."""
+        """Buffers all arrivals, or raises and buffers none. Blank messages are ignored."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
-        appends = [Append(a.key, a.message, self.rules_for(a.key), a.agent) for a in worded]
-        answers = iter(await self.store.append(appends) if appends else ())
-        return [
-            Receipt("ignored", arrival.key) if arrival.message.is_blank else self._noted(arrival, next(answers))
-            for arrival in arrivals
-        ]
+        appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
+        answers = await self.store.append(appends) if appends else []
+        receipts = [self._noted(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
+        if len(worded) == len(arrivals):
+            return receipts
+        noted = iter(receipts)
+        return [Receipt("ignored", a.key) if a.message.is_blank else next(noted) for a in arrivals]
 
     async def touch(self, key: ConversationKey, order: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown."""
@@ -167,9 +170,7 @@ class TurnTake:
             return None
         if conversation.due_at is not None:
             self._alarm.ring(conversation.due_at)
-        due = conversation.buffer and conversation.buffer.due
-        if due and self.events.is_watched:
-            self._publish("activity", key, order=order.kind, due_at=due.at, reason=due.reason)
+        self._announcer.touched(key, order, conversation)
         return conversation
 
     async def complete(self, turn_id: str, replies: tuple[str, ...]) -> TurnRecord | None:
@@ -178,15 +179,17 @@ class TurnTake:
         self._let_go(report)
         return report.record
 
-    async def fail(self, turn_id: str, error: str, retry_after_ms: int | None = None) -> TurnRecord | None:
-        """Reports a failed attempt from outside."""
-        report = await self._completion.fail(turn_id, error, retry_after_ms)
+    async def fail(
+        self, turn_id: str, error: str, retry_after_ms: int | None = None, attempt: int | None = None
+    ) -> TurnRecord | None:
+        """Reports a failed attempt from outside; with `attempt`, only that one."""
+        report = await self._completion.fail(turn_id, error, retry_after_ms, attempt)
         self._let_go(report)
         return report.record
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
         """Keeps a turn claimed for longer, from outside."""
-        return await self._completion.extend(turn_id, lease_ms or self.lease_ms)
+        return await self._completion.extend(turn_id, lease_ms, self.lease_ms)
 
     async def retry_letter(self, letter_id: str) -> Conversation | None:
         """A dead letter's messages wait again, due at once."""
@@ -206,8 +209,8 @@ class TurnTake:
                 self._alarm,
                 self._concurrency,
                 self.lease_ms,
-                self._claimed,
-                self._ended,
+                self._announcer.claimed,
+                self._announcer.ended,
             )
             self._tasks.append(asyncio.create_task(self._worker.run(), name="turntake-worker"))
             self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
@@ -233,53 +236,9 @@ class TurnTake:
             if appended.interrupted is not None:
                 self._worker.interrupt(arrival.key, appended.interrupted)
             elif appended.state in ("answering", "replying"):
-                self._worker.arrived(arrival.key, arrival.message)
-        if self.events.is_watched:
-            if appended.interrupted is not None:
-                self._publish("interrupted", arrival.key, appended.interrupted)
-            self._publish(
-                "buffered",
-                arrival.key,
-                message_id=arrival.message.id,
-                messages=appended.waiting,
-                due_at=appended.due_at,
-                reason=appended.reason,
-            )
-
-    def _claimed(self, claim: Claim) -> None:
-        if not self.events.is_watched:
-            return
-        turn = claim.turn
-        if turn.attempt == 1:
-            self._publish("due", claim.key, turn.id, due_at=turn.ready.at, reason=turn.ready.reason)
-        self._publish(
-            "claimed",
-            claim.key,
-            turn.id,
-            attempt=turn.attempt,
-            messages=len(claim.messages),
-            buffered_at=claim.first_at,
-            due_at=turn.ready.at,
-            claimed_at=turn.claimed_at,
-            lease_until_at=turn.due_at,
-            reason=turn.ready.reason,
-        )
-
-    def _ended(self, attempt: Attempt) -> None:
-        if not self.events.is_watched:
-            return
-        claim, settlement = attempt.claim, attempt.settlement
-        key, turn_id = claim.key, claim.turn.id
-        if isinstance(settlement, Answered):
-            self._publish("answered", key, turn_id, attempt=claim.turn.attempt, replies=list(settlement.replies))
-        elif isinstance(settlement, Retry):
-            kind: Literal["failed", "retrying"] = "failed" if settlement.is_failure else "retrying"
-            self._publish(kind, key, turn_id, attempt=claim.turn.attempt, retry_after_ms=settlement.after_ms)
-        elif isinstance(settlement, Dead):
-            self._publish("dead-lettered", key, turn_id, attempt=claim.turn.attempt, reason=settlement.reason)
-
-    def _publish(self, kind: Any, key: ConversationKey, turn_id: str = "", **facts: Any) -> None:
-        self.events.publish(Event(kind, self.clock.now(), key, turn_id, facts))
+                message = replace(arrival.message, seq=appended.seq, received_at=self.clock.now())
+                self._worker.arrived(arrival.key, message)
+        self._announcer.arrived(arrival.key, arrival.message.id, appended)
 
     def _let_go(self, report: Report) -> None:
         """The turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
@@ -289,9 +248,15 @@ class TurnTake:
         if self._worker is not None:
             self._worker.interrupt(ended.key, ended.turn.id, ended.epoch)
         self._alarm.wake()
-        if self.events.is_watched and record.closed is not None and record.turn is not None:
-            kind = "answered" if record.status == "answered" else "dead-lettered"
-            self._publish(kind, record.key, record.id, replies=list(record.turn.progress.replies))
+        self._announcer.reported(record)
+
+
+def checked(key: ConversationKey) -> ConversationKey:
+    """The key, if it is one that `ConversationKey.of` makes; a key built by hand might have a spelling of its own."""
+    try:
+        return ConversationKey.parse(str(key))
+    except ValueError as error:
+        raise InvalidMessage(f"{error} Build keys with ConversationKey.of().") from None
 
 
 def open_store(url: str, clock: Clock) -> Store:

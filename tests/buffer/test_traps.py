@@ -100,7 +100,7 @@ async def test_s0_08_a_poisonous_turn_stops_and_delays_nobody(store: Store, cloc
     while (due_at := await store.next_due()) is not None:
         await clock.advance(due_at - clock.now())
         claim = await take(store)
-        settlement = after_failure(claim.turn, rules, "too large", claim.first_at, clock.now(), chance=0.0)
+        settlement = after_failure(claim.turn, rules, "too large", clock.now(), chance=0.0)
         await store.settle(claim, settlement)
         if isinstance(settlement, Retry):
             pauses.append(settlement.after_ms)

@@ -38,31 +38,31 @@ def test_the_pause_has_bounds(failures: int, chance: float) -> None:
 
 def test_a_failure_is_retried_with_a_pause() -> None:
     """The error travels with the turn."""
-    assert after_failure(TURN, RULES, "boom", 0, 0, 0.0) == Retry(500, error="boom")
-    assert after_failure(replace(TURN, failures=1), RULES, "boom", 0, 0, 0.0) == Retry(1_000, error="boom")
+    assert after_failure(TURN, RULES, "boom", 0, 0.0) == Retry(500, error="boom")
+    assert after_failure(replace(TURN, failures=1), RULES, "boom", 0, 0.0) == Retry(1_000, error="boom")
 
 
 def test_the_last_failure_is_a_dead_letter() -> None:
     """`max_attempts` counts this one."""
-    assert after_failure(replace(TURN, failures=2), RULES, "boom", 0, 0, 0.0) == Dead("failed 3 times", "boom")
+    assert after_failure(replace(TURN, failures=2), RULES, "boom", 0, 0.0) == Dead("failed 3 times", "boom")
 
 
 @pytest.mark.parametrize(("now", "is_retry"), [(9_500, True), (9_501, False)])
 def test_a_retry_beyond_the_time_to_live_is_a_dead_letter(now: int, is_retry: bool) -> None:
     """What could only be tried after `ttl_ms` expires at once."""
-    settlement = after_failure(TURN, RULES, "boom", 0, now, 0.0)
+    settlement = after_failure(TURN, RULES, "boom", now, 0.0)
     assert settlement == (Retry(500, error="boom") if is_retry else Dead("expired", "boom"))
 
 
 def test_a_postponement_is_no_failure() -> None:
-    """The agent's wish is kept, at least a millisecond away."""
-    assert after_postponement(RULES, 7_000, "", 0, 0) == Retry(7_000, is_failure=False)
-    assert after_postponement(RULES, 0, "", 0, 0) == Retry(1, is_failure=False)
+    """The wish of the agent is kept, but it cannot be called in a circle."""
+    assert after_postponement(TURN, RULES, 7_000, "", 0) == Retry(7_000, is_failure=False)
+    assert after_postponement(TURN, RULES, 0, "", 0) == Retry(500, is_failure=False)
 
 
 def test_a_postponement_beyond_the_time_to_live_expires() -> None:
     """A rate limit cannot keep a turn for ever."""
-    assert after_postponement(RULES, 10_001, "", 0, 0) == Dead("expired", "Nobody could deliver it in time.")
+    assert after_postponement(TURN, RULES, 10_001, "", 0) == Dead("expired", "Nobody could deliver it in time.")
 
 
 def test_a_turn_whose_workers_all_died_is_not_tried_again() -> None:

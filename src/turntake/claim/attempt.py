@@ -5,6 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import random
 
+from msgspec.structs import replace
+
 from turntake.buffer.store import Store
 from turntake.clock import Clock
 from turntake.deliver.outbound import Outbound
@@ -14,12 +16,13 @@ from turntake.errors import ClaimLost, GiveUp, RetryLater, StoreUnavailable
 from turntake.rules.message import Message
 from turntake.rules.model import Claim
 from turntake.rules.retry import after_failure, after_postponement, before_attempt
-from turntake.rules.turn import Answered, Dead, Progress, Settlement
+from turntake.rules.turn import Answered, Dead, Progress, SealedTurn, Settlement
 from turntake.rules.waiting import Rules
 
 log = logging.getLogger("turntake")
 
 PAUSES_MS = (100, 200, 400, 800, 1_600)
+LONGEST_ERROR = 4_096
 
 
 class Attempt(Grip):
@@ -29,6 +32,7 @@ class Attempt(Grip):
         self.claim = claim
         self.settlement: Settlement | None = None
         self.is_pending = False
+        self.lease_until_at = claim.turn.due_at
         self._store = store
         self._sink = sink
         self._outbound = outbound
@@ -36,6 +40,7 @@ class Attempt(Grip):
         self._lease_ms = lease_ms
         self._progress = claim.turn.progress
         self._replied = 0
+        self._turn_of_replies = asyncio.Lock()
         self._arrivals: asyncio.Queue[Message | None] = asyncio.Queue()
 
     async def run(self) -> None:
@@ -56,12 +61,16 @@ class Attempt(Grip):
                 outcome = await self._sink.deliver(Turn(self.claim, self))
                 if isinstance(outcome, Pending):
                     self.is_pending = True
-                    await self.extend(outcome.within_ms)
+                    await persistently(self._store.clock, lambda: self._extended(outcome.within_ms))
                     return None
                 self._progress = Progress(self._progress.replies + outcome.replies, self._progress.sent, True)
             return await self._send_rest()
         except (ClaimLost, StoreUnavailable):
             raise
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            return self._after(RuntimeError(f"The handler was cancelled by something it waited for. {error}"))
         except Exception as error:
             return self._after(error)
         finally:
@@ -89,12 +98,12 @@ class Attempt(Grip):
         self._progress = progress
 
     def _after(self, error: Exception) -> Settlement:
-        now, first_at = self._store.clock.now(), self.claim.first_at
-        message = f"{type(error).__name__}: {error}"
+        turn, now = self.claim.turn, self._store.clock.now()
+        message = f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
         if isinstance(error, RetryLater):
-            return after_postponement(self._rules, error.after_ms, message, first_at, now)
+            return after_postponement(turn, self._rules, error.after_ms, message, now)
         if isinstance(error, GiveUp):
-            return Dead("given up", str(error))
+            return Dead("given up", str(error)[:LONGEST_ERROR])
         log.warning(
             "A turn failed",
             extra={
@@ -105,24 +114,36 @@ class Attempt(Grip):
                 "error": type(error).__name__,
             },
         )
-        return after_failure(self.claim.turn, self._rules, message, first_at, now, random())
+        return after_failure(self._now_sending(turn), self._rules, message, now, random())
+
+    def _now_sending(self, turn: SealedTurn) -> SealedTurn:
+        """The turn as the store has it: once the answer was saved, its failures count from there."""
+        is_new = self._progress.is_final and not turn.progress.is_final
+        return replace(turn, failures=0) if is_new else turn
 
     async def commit(self) -> None:
-        await self._save(self._progress)
+        async with self._turn_of_replies:
+            await self._save(self._progress)
 
     async def reply(self, text: str) -> None:
         """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt sent is not sent again."""
-        self._replied += 1
-        if self._replied <= self._progress.sent:
-            return
-        if self._replied > len(self._progress.replies):
-            await self._save(Progress((*self._progress.replies, text), self._progress.sent))
-        await self._send(self._progress.sent)
+        async with self._turn_of_replies:
+            self._replied += 1
+            if self._replied <= self._progress.sent:
+                return
+            is_known = self._replied <= len(self._progress.replies)
+            replies = self._progress.replies if is_known else (*self._progress.replies, text)
+            await self._save(Progress(replies, self._progress.sent))
+            await self._send(self._progress.sent)
 
     async def extend(self, duration_ms: int | None) -> None:
-        (holds,) = await self._store.extend([self.claim], duration_ms or self._lease_ms)
-        if not holds:
+        if not await self._extended(duration_ms or self._lease_ms):
             raise ClaimLost
+
+    async def _extended(self, duration_ms: int) -> bool:
+        self.lease_until_at = self._store.clock.now() + duration_ms
+        (holds,) = await self._store.extend([self.claim], duration_ms)
+        return holds
 
     def arrived(self, message: Message) -> None:
         self._arrivals.put_nowait(message)
@@ -130,6 +151,11 @@ class Attempt(Grip):
     async def arrivals(self) -> AsyncIterator[Message]:
         while (message := await self._arrivals.get()) is not None:
             yield message
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def persistently(clock: Clock, operation: Callable[[], Awaitable[bool]]) -> bool:

@@ -9,7 +9,7 @@ from turntake.deliver.outbound import Outbound
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Claim, TurnRecord
 from turntake.rules.retry import after_failure
-from turntake.rules.turn import Answered, Progress, Retry, Touch
+from turntake.rules.turn import Answered, Progress, Retry
 from turntake.rules.waiting import Rules
 
 
@@ -29,7 +29,10 @@ class Completion:
         self._rules_for = rules_for
 
     async def complete(self, turn_id: str, replies: tuple[str, ...]) -> Report:
-        """The turn with its answer: this one, or the one it already had. No record if there is no such turn."""
+        """The turn with its answer: this one, or the one it already had. No record if there is no such turn.
+
+        An answer that must leave is saved and handed back in one step: whoever claims the turn next only sends it.
+        """
         record = await self._store.history.turn(turn_id)
         claim = _open_claim(record)
         if claim is None or claim.turn.progress.is_final:
@@ -38,36 +41,37 @@ class Completion:
             is_ended = await self._store.settle(claim, Answered(claim.turn.progress.replies + replies))
         else:
             progress = Progress(claim.turn.progress.replies + replies, claim.turn.progress.sent, is_final=True)
-            is_ended = await self._store.save(claim, progress)
-            if is_ended:
-                await self._leave_to_worker(claim)
+            handed_back = Retry(after_ms=0, is_failure=False, progress=progress)
+            is_ended = await self._store.settle(claim, handed_back)
         return Report(await self._store.history.turn(turn_id), claim if is_ended else None)
 
-    async def fail(self, turn_id: str, error: str, retry_after_ms: int | None) -> Report:
-        """The turn after a failed attempt; the agent may say how long to wait before the next."""
+    async def fail(
+        self, turn_id: str, error: str, retry_after_ms: int | None = None, attempt: int | None = None
+    ) -> Report:
+        """The turn after a failed attempt; the agent may say how long to wait before the next.
+
+        A report again, or of an attempt that is no longer the latest, changes nothing.
+        """
         record = await self._store.history.turn(turn_id)
         claim = _open_claim(record)
-        if claim is None or claim.turn.progress.is_final:
+        if claim is None or claim.turn.progress.is_final or not claim.turn.is_leased:
+            return Report(record)
+        if attempt not in (None, claim.turn.attempt):
             return Report(record)
         now = self._store.clock.now()
-        settlement = after_failure(claim.turn, self._rules_for(claim.key), error, claim.first_at, now, random())
+        settlement = after_failure(claim.turn, self._rules_for(claim.key), error, now, random())
         if retry_after_ms is not None and isinstance(settlement, Retry):
             settlement = Retry(retry_after_ms, error=error)
         is_ended = await self._store.settle(claim, settlement)
         return Report(await self._store.history.turn(turn_id), claim if is_ended else None)
 
-    async def extend(self, turn_id: str, lease_ms: int) -> TurnRecord | None:
-        """The turn with a longer lease, if it is open and claimed."""
+    async def extend(self, turn_id: str, lease_ms: int | None, default_ms: int) -> TurnRecord | None:
+        """The turn with a lease of `lease_ms` from now, or at least of the default; if it is open and claimed."""
         claim = _open_claim(await self._store.history.turn(turn_id))
         if claim is not None:
-            await self._store.extend([claim], lease_ms)
+            remaining_ms = claim.turn.due_at - self._store.clock.now()
+            await self._store.extend([claim], lease_ms or max(default_ms, remaining_ms))
         return await self._store.history.turn(turn_id)
-
-    async def _leave_to_worker(self, claim: Claim) -> None:
-        """Saved replies are sent like those of a crashed worker: by whoever claims the turn next, which is now."""
-        await self._store.settle(claim, Retry(after_ms=0, is_failure=False))
-        if not claim.turn.is_leased:  # it waits for a retry; only then, since a flush also ends the next turn's wait
-            await self._store.touch(claim.key, Touch("flush"), self._rules_for(claim.key))
 
 
 def _open_claim(record: TurnRecord | None) -> Claim | None:

@@ -20,6 +20,7 @@ log = logging.getLogger("turntake")
 
 STORE_PAUSE_MS = 500
 NOTHING_THERE_MS = 5
+STUBBORN_S = 1.0
 
 
 class Worker:
@@ -49,11 +50,13 @@ class Worker:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._latest: dict[ConversationKey, Attempt] = {}
         self._is_stopping = False
+        self._has_stopped = asyncio.Event()
+        self._heart: asyncio.Task[None] | None = None
         self._extend_at = 0
 
     async def run(self) -> None:
         """Works until `stop`; a store that is away for a while is waited for."""
-        heart = asyncio.create_task(self._keep_leases())
+        self._heart = asyncio.create_task(self._keep_leases())
         try:
             while not self._is_stopping:
                 try:
@@ -61,21 +64,27 @@ class Worker:
                 except StoreUnavailable as error:
                     log.error("The store is unavailable", extra={"action": "claim", "error": str(error)})
                     await self._store.clock.sleep(STORE_PAUSE_MS)
+                except Exception as error:
+                    log.error("Claiming failed", extra={"action": "claim", "error": type(error).__name__})
+                    await self._store.clock.sleep(STORE_PAUSE_MS)
         finally:
-            heart.cancel()
+            self._has_stopped.set()
 
     async def stop(self, grace_ms: int) -> None:
         """Claims nothing more, lets handlers finish for `grace_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
+        await self._has_stopped.wait()
         if self._running:
             await asyncio.wait(self._running.values(), timeout=grace_ms / 1000)
         handed_back = dict(self._running)
         for task in handed_back.values():
             task.cancel()
-        await asyncio.gather(*handed_back.values(), return_exceptions=True)
-        for attempt in handed_back:
-            await self._hand_back(attempt)
+        if handed_back:
+            await asyncio.wait(handed_back.values(), timeout=STUBBORN_S)
+        await asyncio.gather(*(self._hand_back(attempt) for attempt in handed_back))
+        if self._heart is not None:
+            self._heart.cancel()
 
     def interrupt(self, key: ConversationKey, turn_id: str, epoch: int | None = None) -> None:
         """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway.
@@ -142,13 +151,15 @@ class Worker:
             await self._store.clock.sleep(self._lease_ms // 3)
             try:
                 await self._extend()
-            except StoreUnavailable:
-                log.warning("Leases could not be extended", extra={"action": "extend"})
+            except Exception as error:
+                log.warning("Leases were not extended", extra={"action": "extend", "error": type(error).__name__})
 
     async def _extend(self) -> None:
         """Keeps every running claim. It also runs before claiming, so a stalled process renews before it competes."""
-        self._extend_at = self._store.clock.now() + self._lease_ms // 3
-        attempts = [attempt for attempt in self._running if not attempt.is_pending]
+        now = self._store.clock.now()
+        self._extend_at = now + self._lease_ms // 3
+        enough = now + self._lease_ms
+        attempts = [a for a in self._running if not a.is_pending and a.lease_until_at <= enough]
         if not attempts:
             return
         kept = await self._store.extend([attempt.claim for attempt in attempts], self._lease_ms)

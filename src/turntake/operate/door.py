@@ -42,7 +42,7 @@ class LocalOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            refuse_strangers(dict(scope["headers"]))
+            refuse_strangers(dict(scope["headers"]), scope.get("client"))
         await self._app(scope, receive, send)
 
 
@@ -62,9 +62,10 @@ def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
     return sum(hmac.compare_digest(given, key) for key in keys) > 0
 
 
-def refuse_strangers(headers: Headers) -> None:
+def refuse_strangers(headers: Headers, client: tuple[str, int] | None) -> None:
+    """By the address they come from, where it is known, and by the names they use."""
     host = headers.get(b"host", b"")
-    if host and not is_local_authority(host):
+    if (host and not is_local_authority(host)) or (client and not is_loopback(client[0])):
         raise Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
     origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2] != host:
@@ -73,12 +74,13 @@ def refuse_strangers(headers: Headers) -> None:
 
 @lru_cache(maxsize=64)
 def is_local_authority(authority: bytes) -> bool:
-    """Whether a Host header names this machine; `testserver` is what test clients write."""
+    """Whether a Host header names this machine."""
     host = authority.decode("latin-1").lower()
     name = host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return name == "testserver" or is_loopback(name)
+    return is_loopback(name)
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     name = host.lower().strip("[]").rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):

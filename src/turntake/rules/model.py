@@ -34,6 +34,7 @@ class Appended(msgspec.Struct, frozen=True):
     due_at: int | None
     reason: str | None
     interrupted: str | None = None
+    seq: int = 0
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -192,9 +193,10 @@ class Model:
         ids = self.ids.setdefault(key, set())
         if message.id in ids:
             return appended(before, "duplicate")
-        change = step.receive(before, arrival.rules, now, arrival.agent)
+        at = step.arrival_at(before, now)
+        change = step.receive(before, arrival.rules, at, arrival.agent)
         ids.add(message.id)
-        stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=now)
+        stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=at)
         self.messages.setdefault(key, {})[before.next_seq] = stored
         return appended(self._put(key, change), "buffered", change.closed)
 
@@ -251,6 +253,7 @@ def appended(
         None if due is None else due.at,
         None if due is None else due.reason,
         None if closed is None else closed.id,
+        conversation.next_seq - 1 if status == "buffered" else 0,
     )
 
 

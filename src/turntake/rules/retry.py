@@ -4,6 +4,7 @@ from turntake.rules.turn import Dead, Retry, SealedTurn, Settlement
 from turntake.rules.waiting import Rules
 
 FIRST_DELAY_MS = 1_000
+LEAST_PAUSE_MS = 500
 LONGEST_DELAY_MS = 60_000
 
 
@@ -13,17 +14,17 @@ def backoff_ms(failures: int, chance: float) -> int:
     return int(longest / 2 + chance * longest / 2)
 
 
-def after_failure(turn: SealedTurn, rules: Rules, error: str, first_at: int, now: int, chance: float) -> Settlement:
+def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: float) -> Settlement:
     """What follows a failed attempt. `turn.failures` counts the failures before this one."""
     failures = turn.failures + 1
     if failures >= rules.max_attempts:
         return Dead(f"failed {failures} times", error)
-    return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, first_at, now)
+    return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, turn, now)
 
 
-def after_postponement(rules: Rules, wait_ms: int, error: str, first_at: int, now: int) -> Settlement:
+def after_postponement(turn: SealedTurn, rules: Rules, wait_ms: int, error: str, now: int) -> Settlement:
     """What follows when the agent asks to be called later: the same turn again, at no cost in attempts."""
-    return _unless_expired(Retry(max(wait_ms, 1), is_failure=False, error=error), rules, first_at, now)
+    return _unless_expired(Retry(max(wait_ms, LEAST_PAUSE_MS), is_failure=False, error=error), rules, turn, now)
 
 
 def before_attempt(turn: SealedTurn, rules: Rules) -> Dead | None:
@@ -33,8 +34,8 @@ def before_attempt(turn: SealedTurn, rules: Rules) -> Dead | None:
     return Dead(f"failed {turn.failures} times", turn.error or "The worker stopped during every attempt.")
 
 
-def _unless_expired(retry: Retry, rules: Rules, first_at: int, now: int) -> Settlement:
-    """`ttl_ms` bounds how long a turn is tried, so a turn that waited through an outage still gets its attempt."""
-    if now + retry.after_ms <= first_at + rules.ttl_ms:
+def _unless_expired(retry: Retry, rules: Rules, turn: SealedTurn, now: int) -> Settlement:
+    """`ttl_ms` bounds how long a turn is tried, so one that waited through an outage still gets its attempts."""
+    if now + retry.after_ms <= turn.claimed_at + rules.ttl_ms:
         return retry
     return Dead("expired", retry.error or "Nobody could deliver it in time.")

@@ -109,11 +109,15 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """Again after a pause, with the same messages. Being told to wait, or shutting down, is no failure."""
+    """Again after a pause, with the same messages. Being told to wait, or shutting down, is no failure.
+
+    With `progress` the answer is saved in the same step, for whoever comes next to send.
+    """
 
     after_ms: int
     is_failure: bool = True
     error: str = ""
+    progress: Progress | None = None
 
 
 class Dead(msgspec.Struct, frozen=True, tag="dead"):
@@ -159,6 +163,13 @@ def turn_id(key: ConversationKey, head: int, tail: int) -> str:
     return "turn_" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=16).hexdigest()
 
 
+def arrival_at(conversation: Conversation, now: int) -> int:
+    """When the next message arrives: now, and never before the one it follows, whatever the clock says."""
+    if conversation.buffer is not None:
+        return max(now, conversation.buffer.last_at)
+    return now if conversation.turn is None else max(now, conversation.turn.last_at)
+
+
 def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "") -> Change:
     """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
     if agent and agent != conversation.agent:
@@ -187,7 +198,7 @@ def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules:
     else:
         composing_ms = order.duration_ms or rules.activity_ms
         due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
-    due = _with_hold(buffer, due)
+    due = buffer.due if _is_ordered(buffer) and order.kind != "hold" else _with_hold(buffer, due)
     if due != buffer.due:
         buffer = _decided(buffer, due, now)
     return Change(replace(conversation, buffer=buffer))
@@ -232,7 +243,7 @@ def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversa
     """
     if not holds(conversation, epoch) or conversation.turn is None or _takes_back(conversation.turn, progress):
         return None
-    return replace(conversation, turn=replace(conversation.turn, progress=progress, is_committed=True))
+    return replace(conversation, turn=_with_progress(conversation.turn, progress))
 
 
 def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: int) -> Change | None:
@@ -244,16 +255,8 @@ def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: 
     if turn is None or not holds(conversation, epoch):
         return None
     if isinstance(settlement, Retry):
-        if not turn.is_leased:
-            return Change(conversation)
-        waiting = replace(
-            turn,
-            is_leased=False,
-            due_at=now + settlement.after_ms,
-            failures=turn.failures + settlement.is_failure,
-            error=settlement.error or turn.error,
-        )
-        return Change(replace(conversation, turn=waiting))
+        waiting = _handed_back(turn, settlement, now)
+        return None if waiting is None else Change(replace(conversation, turn=waiting))
     if isinstance(settlement, Answered):
         replies = settlement.replies or turn.progress.replies
         final = Progress(replies, len(replies), True)
@@ -278,11 +281,34 @@ def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
     return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
 
 
+def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
+    if retry.progress is not None:
+        if _takes_back(turn, retry.progress):
+            return None
+        turn = _with_progress(turn, retry.progress)
+    elif not turn.is_leased:
+        return turn
+    return replace(
+        turn,
+        is_leased=False,
+        due_at=now + retry.after_ms,
+        failures=turn.failures + retry.is_failure,
+        error=retry.error or turn.error,
+    )
+
+
+def _with_progress(turn: SealedTurn, progress: Progress) -> SealedTurn:
+    """Once the answer is final, sending it has attempts of its own."""
+    is_new = progress.is_final and not turn.progress.is_final
+    return replace(turn, progress=progress, is_committed=True, failures=0 if is_new else turn.failures)
+
+
 def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
     """Whether `progress` contradicts an answer that is final, or forgets a reply that left."""
     known = turn.progress
     is_other = known.is_final and (progress.replies != known.replies or not progress.is_final)
-    return is_other or progress.sent < known.sent
+    left = known.replies[: known.sent]
+    return is_other or progress.sent < known.sent or progress.replies[: known.sent] != left
 
 
 def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
@@ -294,6 +320,8 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
     count = conversation.next_seq - buffer.head + 1
     by_messages = after_message(rules, count, buffer.first_at, buffer.last_at, now)
     due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
+    if _is_ordered(buffer):
+        due = buffer.due
     grown = replace(buffer, last_at=now, by_messages=by_messages, is_singly=not rules.enabled)
     return _decided(grown, due, now)
 
@@ -372,6 +400,11 @@ def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Chan
     head, tail = buffer.head, conversation.next_seq - 1
     closed = Closed(turn_id(key, head, tail), head, tail, "cleared", conversation.epoch, now, None, "cleared by order")
     return Change(replace(conversation, buffer=None), closed)
+
+
+def _is_ordered(buffer: Buffer) -> bool:
+    """Somebody ordered it to go: what comes before it is claimed goes along and does not delay it."""
+    return buffer.due.reason in ("flushed", "retried")
 
 
 def _with_hold(buffer: Buffer, due: Deadline) -> Deadline:

@@ -22,6 +22,9 @@ class VirtualClock(Clock):
     def now(self) -> int:
         return self._now
 
+    def not_before(self, at: int) -> None:
+        self._now = max(self._now, at)
+
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         timer = _VirtualTimer(action)
         heapq.heappush(self._timers, (at, next(self._numbers), timer))

@@ -80,7 +80,7 @@ class StoreContract:
     async def test_append_buffers_and_says_when_it_is_due_and_why(self, store: Store, clock: VirtualClock) -> None:
         """The answer to a message holds the state, the number waiting, the deadline and its reason."""
         answer = await say(store, "m1")
-        assert answer == Appended("buffered", "collecting", 1, clock.now() + 1_000, "silence")
+        assert answer == Appended("buffered", "collecting", 1, clock.now() + 1_000, "silence", seq=1)
         assert await store.next_due() == clock.now() + 1_000
 
     async def test_append_numbers_messages_without_holes_and_keeps_them_whole(

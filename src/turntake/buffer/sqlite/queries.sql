@@ -1,3 +1,9 @@
+-- clock: the latest time any process saw
+SELECT seen_at FROM clock;
+
+-- note_clock: the time is now
+INSERT INTO clock (one, seen_at) VALUES (1, ?) ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at);
+
 -- load: one conversation by its key
 SELECT id, body FROM conversations WHERE key = ?;
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
+from typing import TypeVar
 
 import apsw
 
@@ -22,6 +24,8 @@ FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000
 LATEST = 2**62
 
+T = TypeVar("T")
+
 
 class SqliteReader:
     """Each read sees one moment of the database. Short reads and long ones have a reader each."""
@@ -29,9 +33,15 @@ class SqliteReader:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
         self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="turntake-sqlite-reader")
 
     def close(self) -> None:
+        self._thread.shutdown()
         self.connection.close()
+
+    async def in_thread(self, read: Callable[[], T]) -> T:
+        """For reads that may take a while. The thread is this reader's own: handlers cannot keep it busy."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -41,6 +51,11 @@ class SqliteReader:
                 yield
             finally:
                 self.connection.execute("COMMIT")
+
+    def seen_at(self) -> int:
+        """The latest time any process saw; 0 for a new database."""
+        row = one(self.connection, "clock")
+        return 0 if row is None else int(row[0])
 
     def next_due(self) -> int | None:
         with unavailable_on_error():
@@ -163,10 +178,10 @@ class SqliteHistory(History):
         return self._reader.turn(turn_id)
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
-        return await asyncio.to_thread(self._lister.turns, key, limit)
+        return await self._lister.in_thread(lambda: self._lister.turns(key, limit))
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        return await asyncio.to_thread(self._lister.conversations, query)
+        return await self._lister.in_thread(lambda: self._lister.conversations(query))
 
     async def forget(self, before: int) -> int:
         return await self._writer.run(lambda: self._transaction.forget(before, FORGOTTEN_AT_ONCE))
@@ -182,7 +197,7 @@ class SqliteLetters(Letters):
         self._transaction = transaction
 
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
-        return await asyncio.to_thread(self._lister.letters, limit, cursor)
+        return await self._lister.in_thread(lambda: self._lister.letters(limit, cursor))
 
     async def get(self, letter_id: str) -> Letter | None:
         return self._reader.letter(letter_id)

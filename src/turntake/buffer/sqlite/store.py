@@ -39,6 +39,7 @@ class SqliteStore(Store):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._open)
+        self.clock.not_before(self._reader.seen_at())
         self._transaction = Transaction(self._connection)
         self._writer = Writer(
             self._connection,
@@ -68,7 +69,7 @@ class SqliteStore(Store):
             raise ConfigurationError(f"Cannot open the SQLite file {self.path}: {error}") from error
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        return await self._writer.run(lambda: self._transaction.append(arrivals))
+        return await self._writer.run(lambda: self._transaction.append(arrivals), len(arrivals))
 
     async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
         return await self._writer.run(lambda: self._transaction.touch(key, order, rules))

@@ -1,5 +1,6 @@
 """One transaction's view of the database: each conversation is read once, decided on by the rules, written once."""
 
+import logging
 from collections.abc import Sequence
 
 import apsw
@@ -13,6 +14,10 @@ from turntake.rules.message import Message, in_order
 from turntake.rules.model import Append, Appended, Claim, appended
 from turntake.rules.turn import Change, Closed, Conversation, Progress, Settlement, Touch
 from turntake.rules.waiting import Rules
+
+CLOCK_NOTED_MS = 1_000
+
+log = logging.getLogger("turntake")
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_conversation = msgspec.msgpack.Decoder(Conversation).decode
@@ -39,12 +44,16 @@ class Transaction:
         self._connection = connection
         self._loaded: dict[ConversationKey, Loaded] = {}
         self._last_row: int | None = None
+        self._noted_at = 0
         self.now = 0
 
     def begin(self, now: int) -> None:
         self.now = now
         self._loaded.clear()
         self._last_row = None
+        if now >= self._noted_at + CLOCK_NOTED_MS:
+            self._noted_at = now
+            run(self._connection, "note_clock", now)
 
     def write_back(self) -> None:
         changed = []
@@ -70,7 +79,7 @@ class Transaction:
     def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         self.write_back()
         due = rows(self._connection, "due", self.now, limit)
-        return [self._claim(self._adopt(*row), lease_ms) for row in due]
+        return [self._claim(loaded, lease_ms) for row in due if (loaded := self._readable(*row))]
 
     def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
         return [self._extend(claim, lease_ms) for claim in claims]
@@ -119,10 +128,11 @@ class Transaction:
         key, message = arrival.key, arrival.message
         loaded = self._load(key) or self._new(key)
         before = loaded.conversation
-        row = (loaded.row, before.next_seq, message.id, self.now, _encode(message))
+        at = step.arrival_at(before, self.now)
+        row = (loaded.row, before.next_seq, message.id, at, _encode(message))
         if one(self._connection, "add_message", *row) is None:
             return appended(before, "duplicate")
-        change = step.receive(before, arrival.rules, self.now, arrival.agent)
+        change = step.receive(before, arrival.rules, at, arrival.agent)
         return appended(self._put(loaded, change), "buffered", change.closed)
 
     def _claim(self, loaded: Loaded, lease_ms: int) -> Claim:
@@ -162,6 +172,14 @@ class Transaction:
         if loaded is None:
             loaded = self._loaded[parsed] = Loaded(row, parsed, decode_conversation(body))
         return loaded
+
+    def _readable(self, row: int, key: str, body: bytes) -> Loaded | None:
+        """One row that nobody can read must not keep everybody else from being answered."""
+        try:
+            return self._adopt(row, key, body)
+        except (ValueError, msgspec.MsgspecError):
+            log.error("A conversation cannot be read", extra={"action": "claim", "row": row})
+            return None
 
     def _new(self, key: ConversationKey) -> Loaded:
         last_row = one(self._connection, "last_id")[0] if self._last_row is None else self._last_row

@@ -10,6 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -17,11 +18,12 @@ import apsw
 from turntake.errors import StoreUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
-LARGEST_BATCH = 256
+LARGEST_BATCH = 500
+LONGEST_QUEUE = 50_000
 
 T = TypeVar("T")
 Operation = Callable[[], Any]
-Waiting = tuple[Operation, "asyncio.Future[Any]"]
+Waiting = tuple[Operation, "asyncio.Future[Any]", int]
 
 
 class Writer:
@@ -34,6 +36,7 @@ class Writer:
         self._on_begin = on_begin
         self._before_commit = before_commit
         self._waiting: deque[Waiting] = deque()
+        self._weight = 0
         self._to_isolate = 0
         self._is_running = False
         self._loop = asyncio.get_running_loop()
@@ -41,10 +44,16 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="turntake-sqlite", daemon=True)
         self._thread.start()
 
-    async def run(self, operation: Callable[[], T]) -> T:
-        """The operation's answer, once it is on disk. Raises StoreUnavailable if it could not be put there."""
+    async def run(self, operation: Callable[[], T], weight: int = 1) -> T:
+        """The operation's answer, once it is on disk. Raises StoreUnavailable if it could not be put there.
+
+        `weight` is how many rows it is about; a transaction takes so many that the event loop is not held up.
+        """
+        if self._weight + weight > LONGEST_QUEUE:
+            raise StoreUnavailable("Too many writes are waiting for the disk; nothing was accepted, so send it later.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append((operation, future))
+        self._waiting.append((operation, future, weight))
+        self._weight += weight
         if not self._is_running:
             self._is_running = True
             self._loop.call_soon(self._begin)
@@ -59,6 +68,7 @@ class Writer:
 
     def _begin(self) -> None:
         try:
+            self._roll_back()
             self._connection.set_busy_timeout(0)
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
@@ -73,9 +83,7 @@ class Writer:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _begun(self, error: Exception | None) -> None:
-        largest = 1 if self._to_isolate else LARGEST_BATCH
-        self._to_isolate = max(0, self._to_isolate - 1)
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), largest))]
+        batch = self._next_batch()
         if error is not None:
             self._finish(batch, [], error)
             return
@@ -92,13 +100,25 @@ class Writer:
             return
         self._submit(self._commit, lambda error: self._finish(batch, answers, error))
 
+    def _next_batch(self) -> list[Waiting]:
+        largest = 1 if self._to_isolate else LARGEST_BATCH
+        self._to_isolate = max(0, self._to_isolate - 1)
+        batch = [self._waiting.popleft()]
+        weight = batch[0][2]
+        while self._waiting and weight + self._waiting[0][2] <= largest:
+            batch.append(self._waiting.popleft())
+            weight += batch[-1][2]
+        self._weight -= weight
+        return batch
+
     def _run_all(self, batch: list[Waiting]) -> list[Any]:
-        return [operation() for operation, _ in batch]
+        return [operation() for operation, _, _ in batch]
 
     def _isolate(self, batch: list[Waiting]) -> None:
         """One caller's operation is at fault: each gets a transaction of its own, so that the others go through."""
         self._to_isolate = len(batch)
         self._waiting.extendleft(reversed(batch))
+        self._weight += sum(weight for _, _, weight in batch)
         self._loop.call_soon(self._begin)
 
     def _commit(self) -> None:
@@ -109,13 +129,15 @@ class Writer:
             raise
 
     def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        """Undoes what a failed batch left. If even that fails now, it is tried again before the next batch."""
+        with suppress(apsw.Error):
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
     def _finish(self, batch: list[Waiting], answers: list[Any], error: Exception | None) -> None:
         if isinstance(error, apsw.Error):
             error = StoreUnavailable(f"The SQLite file cannot be written ({error}); nothing was accepted.")
-        for index, (_, future) in enumerate(batch):
+        for index, (_, future, _) in enumerate(batch):
             if future.done():
                 continue
             if error is not None:

@@ -30,10 +30,14 @@ class CompleteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Why the attempt failed, and if it matters how long to wait before the next."""
+    """Why the attempt failed, and if it matters how long to wait before the next.
+
+    With `attempt` (the event's), a report that comes late leaves a newer attempt alone.
+    """
 
     error: Annotated[str, Meta(max_length=4_096)]
     retry_after_ms: Annotated[int, Meta(ge=0, le=DAY_MS)] | None = None
+    attempt: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -72,7 +76,7 @@ class Turns:
     async def fail(self, request: Request) -> Response:
         said = await body(request, _fail)
         _in(await self._record(request), "answering")
-        record = await self._turns.fail(request.path_params["turnId"], said.error, said.retry_after_ms)
+        record = await self._turns.fail(request.path_params["turnId"], said.error, said.retry_after_ms, said.attempt)
         return answer(turn_view(_in(record, "answering", "dead")))
 
     async def extend(self, request: Request) -> Response:

@@ -37,3 +37,9 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_id ON turns (id);
 CREATE INDEX turns_closed ON turns (closed_at) WHERE closed_at IS NOT NULL AND letter_at IS NULL;
 CREATE INDEX turns_letters ON turns (letter_at, id) WHERE letter_at IS NOT NULL;
+
+-- The latest time any process saw, about once a second: a clock set back between two runs must stall nothing.
+CREATE TABLE clock (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    seen_at INTEGER NOT NULL
+);
