@@ -1,6 +1,7 @@
 """The JSON edge: camelCase names and RFC 3339 instants outside, snake_case and milliseconds inside."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -11,7 +12,12 @@ from turntake.rules.message import Message
 
 def instant(at: int) -> str:
     """`2026-11-15T09:30:00.250Z`"""
-    return f"{datetime.fromtimestamp(at // 1000, UTC).isoformat()[:-6]}.{at % 1000:03d}Z"
+    return f"{_second(at // 1000)}.{at % 1000:03d}Z"
+
+
+@lru_cache(1_024)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()[:-6]
 
 
 def milliseconds(written: str) -> int:

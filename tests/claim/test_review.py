@@ -96,6 +96,7 @@ async def test_stopping_while_a_claim_is_on_its_way_hands_it_back(tmp_path: Path
         async with TurnTake(store, rules=AT_ONCE, agent=_silent, shutdown_ms=5_000) as turns:
             await turns.receive("hello", conversation="ada", id="m1")
             await claiming.wait()
+        await store.history.forget(0)  # a write after all others, so that nothing is still on its way
         snapshot = await store.find(ADA)
     assert snapshot is not None
     assert snapshot.conversation.turn is None or not snapshot.conversation.turn.is_leased
@@ -166,7 +167,9 @@ async def test_a_handler_that_asked_for_more_time_keeps_it() -> None:
 
 async def test_reporting_a_failure_twice_counts_once() -> None:
     clock = VirtualClock()
-    async with TurnTake("memory://", rules=AT_ONCE, agent=Promise(), clock=clock) as turns:
+    async with TurnTake(
+        "memory://", rules=Rules(silence_ms=0, typing_inference_ms=0, max_attempts=2), agent=Promise(), clock=clock
+    ) as turns:
         await turns.receive("hi", conversation="ada", id="m1")
         await clock.advance(10)
         (record,) = await turns.store.history.turns(ADA, 1)

@@ -43,20 +43,27 @@ async def everything(seconds: float, rate: float, connections: int, waiting: tup
     """Servers of our own, beside the baselines."""
     with tempfile.TemporaryDirectory(prefix="turntake-bench-") as folder:
         place = Path(folder)
-        async with noop_server() as noop:
-            load = Load("127.0.0.1", noop.port)
-            noop_rate, _ = await _flood(load, single_messages(load, "n"), seconds, connections)
-            report(Figure("no-op server, one message a request", noop_rate, "requests/s", "the same server, no store"))
+        bare = await _noop("bare", "guards only", seconds, connections, report)
+        storeless = await _noop("storeless", "the whole service, no store", seconds, connections, report)
         for per_commit in (1, BATCH):
             raw = await asyncio.to_thread(messages_a_second, place / f"raw{per_commit}.db", per_commit, seconds / 2)
             report(Figure(f"raw SQLite, {per_commit} a commit", raw, "messages/s", "synchronous=FULL"))
         async with turntake_server(place) as server:
             await _idle(server, report)
             single = await _throughput(Load("127.0.0.1", server.port), server, seconds, "t", report, connections)
-            report(Figure("one message a request, against no-op", 100 * single / noop_rate, "%"))
+            report(Figure("  against the storeless server", 100 * single / storeless, "%"))
+            report(Figure("  against the bare server", 100 * single / bare, "%"))
         async with turntake_server(place) as server:
             await _steady(Load("127.0.0.1", server.port), server, seconds, rate, "s", report)
         await _by_waiting(place, waiting, seconds, report)
+
+
+async def _noop(kind: str, note: str, seconds: float, connections: int, report: Report) -> float:
+    async with noop_server(kind) as server:
+        load = Load("127.0.0.1", server.port)
+        rate, _ = await _flood(load, single_messages(load, "n"), seconds, connections)
+    report(Figure(f"{kind} server, one message a request", rate, "requests/s", note))
+    return rate
 
 
 async def _throughput(
@@ -122,8 +129,9 @@ async def _fill(load: Load, count: int) -> None:
 
 
 async def _idle(server: Process, report: Report) -> None:
+    await _clock.sleep(2_000)
     cpu, started = server.cpu_s, perf_counter()
-    await _clock.sleep(4_000)
+    await _clock.sleep(5_000)
     report(Figure("idle: resident", server.resident_mb, "MB"))
     report(Figure("idle: CPU", 100 * (server.cpu_s - cpu) / (perf_counter() - started), "%"))
 

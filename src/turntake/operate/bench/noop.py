@@ -1,7 +1,12 @@
-"""The baseline server: our guards, and an answer without a store. `python -m … PORT`"""
+"""The baseline servers, without a store. `python -m … PORT bare|storeless`
+
+`bare` reads the body and says 202 behind the guards of `turntake serve`; `storeless` is the whole service, which also
+reads the messages and writes receipts, and buffers nothing.
+"""
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 from starlette.middleware import Middleware
 from starlette.types import Receive, Scope, Send
@@ -10,32 +15,38 @@ from turntake.accept.guard import Guard
 from turntake.accept.messages import accepted, body_of
 from turntake.accept.problem import Problems
 from turntake.clock import SystemClock
-from turntake.operate.app import Service, behind
+from turntake.operate.app import Service, behind, create
 from turntake.operate.door import LocalOnly
 from turntake.operate.server import Server, listen, new_loop, tune
+from turntake.service import Arrival, Receipt, TurnTake
 
 
-class Noop:
-    """Reads the body and says 202."""
+class Storeless(TurnTake):
+    """Says that it buffered what it forgot."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await body_of(receive)
-        await accepted(send, {"status": "buffered"})
-
-
-def app() -> Service:
-    """What `turntake serve` has in front of its busiest endpoint, and nothing behind it."""
-    walls = [Middleware(Problems), Middleware(LocalOnly), Middleware(Guard, SystemClock())]
-    service = Service()
-    service.busiest = behind(walls, Noop())
-    return service
+    async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        due_at = self.clock.now() + 1_000
+        return [Receipt("buffered", arrival.key, 1, due_at, "silence") for arrival in arrivals]
 
 
-async def serve(port: int) -> None:
-    await Server(app(), graceful_s=1).serve(sockets=[listen("127.0.0.1", port)])
+async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    await body_of(receive)
+    await accepted(send, {"status": "buffered"})
+
+
+def app(kind: str) -> Service:
+    if kind == "storeless":
+        return create(Storeless("memory://", role="accept"))
+    bare = Service()
+    bare.busiest = behind([Middleware(Problems), Middleware(LocalOnly), Middleware(Guard, SystemClock())], answer)
+    return bare
+
+
+async def serve(port: int, kind: str) -> None:
+    await Server(app(kind), graceful_s=1).serve(sockets=[listen("127.0.0.1", port)])
 
 
 if __name__ == "__main__":
     tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(int(sys.argv[1]), sys.argv[2]))

@@ -34,10 +34,10 @@ class Process(NamedTuple):
 
 
 @asynccontextmanager
-async def noop_server() -> AsyncIterator[Process]:
-    """The same HTTP server and guards, answering without a store."""
+async def noop_server(kind: str) -> AsyncIterator[Process]:
+    """The same HTTP server, answering without a store: `bare`, or `storeless` but otherwise whole."""
     port = free_port()
-    async with _running(port, "-m", "turntake.operate.bench.noop", str(port)) as process:
+    async with _running(port, "-m", "turntake.operate.bench.noop", str(port), kind) as process:
         yield process
 
 
