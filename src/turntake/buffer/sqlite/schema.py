@@ -9,16 +9,22 @@ from turntake.errors import ConfigurationError
 
 MIGRATIONS = resources.files(__package__) / "migrations"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
-PAGE_CACHE_KIB = 32_768
+WRITER_CACHE_KIB, READER_CACHE_KIB = 65_536, 8_192
+CHECKPOINT_PAGES = 8_000
 
 
-def connect(path: str) -> apsw.Connection:
-    """A connection on which a commit is durable once it returns."""
+def connect(path: str, cache_kib: int = READER_CACHE_KIB) -> apsw.Connection:
+    """A connection on which a commit is durable once it returns.
+
+    Checkpoints are rare: busy pages are then copied back once and not again and again, which keeps the cost of a
+    message the same with few and with very many conversations waiting.
+    """
     connection = apsw.Connection(path)
     connection.set_busy_timeout(10_000)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    connection.execute(f"PRAGMA cache_size = -{cache_kib}")
     return connection
 
 

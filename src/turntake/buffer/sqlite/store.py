@@ -10,7 +10,7 @@ from typing import Self
 import apsw
 
 from turntake.buffer.sqlite.reader import SqliteHistory, SqliteLetters, SqliteReader
-from turntake.buffer.sqlite.schema import connect, migrate, network_file_system
+from turntake.buffer.sqlite.schema import WRITER_CACHE_KIB, connect, migrate, network_file_system
 from turntake.buffer.sqlite.transaction import Transaction
 from turntake.buffer.sqlite.writer import Writer
 from turntake.buffer.store import Store
@@ -61,7 +61,7 @@ class SqliteStore(Store):
     def _open(self) -> None:
         refuse_network(Path(self.path).resolve())
         try:
-            self._connection = connect(self.path)
+            self._connection = connect(self.path, WRITER_CACHE_KIB)
             migrate(self._connection)
             self._reader = SqliteReader(connect(self.path))
             self._lister = SqliteReader(connect(self.path))
