@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2
 
-from chaos.history import History, violations
+from chaos.history import History, Limits, violations
 from chaos.outside import Outside, person
 
 LEASE_MS = 1_000
@@ -45,10 +45,10 @@ async def run(kills: int, people: int, seed: int) -> int:
             outside.is_calm = True
             drained = await drain(server, history)
         finally:
-            await server.kill()
+            await server.end(signal.SIGKILL)
             world.should_exit = True
             await serving
-    found = violations(history, (LEASE_MS + MAX_WAIT_MS) / 1000 + SLACK)
+    found = violations(history, Limits(MAX_WAIT_MS / 1000, LEASE_MS / 1000, SLACK))
     if not drained:
         found.append("not drained: conversations were still open when the time was up")
     redelivered = len(history.hand_overs) - len({call.turn_id for call in history.hand_overs})
@@ -63,17 +63,20 @@ async def run(kills: int, people: int, seed: int) -> int:
 
 
 async def torment(server: "Server", history: History, kills: int, people: int, chance: random.Random) -> None:
-    """People talk while the server is killed at random moments, `kills` times."""
+    """People talk while the server is killed at random moments, `kills` times, and now and then stopped politely."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as talking:
         for number in range(people):
             talking.create_task(person(f"p{number}", server.url, history, random.Random(chance.random()), stop))
         for kill in range(kills):
-            await asyncio.sleep(chance.uniform(0.05, 1.2))
-            await server.kill()
+            await asyncio.sleep(chance.uniform(0.05, 0.9))
+            await server.end(signal.SIGKILL)
             await server.start()
             history.restarts.append(time.monotonic())
             if kill % 10 == 9:
+                await server.end(signal.SIGTERM)
+                await server.start()
+                history.restarts.append(time.monotonic())
                 print(f"  {kill + 1} kills, {len(history.acknowledged)} messages acknowledged", flush=True)
         stop.set()
 
@@ -133,9 +136,9 @@ class Server:
                     await asyncio.sleep(0.02)
         raise RuntimeError("the server did not become ready")
 
-    async def kill(self) -> None:
+    async def end(self, how: signal.Signals) -> None:
         if self._process.returncode is None:
-            self._process.send_signal(signal.SIGKILL)
+            self._process.send_signal(how)
         await self._process.wait()
 
 

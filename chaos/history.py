@@ -37,7 +37,16 @@ class History:
     restarts: list[float] = field(default_factory=list)
 
 
-def violations(history: History, allowed_lateness: float) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds: how long a turn may wait, how long a dead worker's claim holds, and what is allowed on top."""
+
+    max_wait: float
+    lease: float
+    slack: float
+
+
+def violations(history: History, limits: Limits) -> list[str]:
     """Every broken promise, in words; none is what we want."""
     return [
         *_lost(history),
@@ -48,7 +57,7 @@ def violations(history: History, allowed_lateness: float) -> list[str]:
         *_stuck_attempts(history),
         *_unanswered(history),
         *_different_replies(history),
-        *_late(history, allowed_lateness),
+        *_late(history, limits),
     ]
 
 
@@ -123,8 +132,8 @@ def _different_replies(history: History) -> list[str]:
     return [f"replies: {place} was answered in {len(t)} different ways" for place, t in texts.items() if len(t) > 1]
 
 
-def _late(history: History, allowed: float) -> list[str]:
-    """From the acknowledgement, or the latest restart before the hand-over, whichever is later."""
+def _late(history: History, limits: Limits) -> list[str]:
+    """Due `max_wait` after the acknowledgement, or recovered a lease after the latest restart before the hand-over."""
     first: dict[str, float] = {}
     for call in history.hand_overs:
         for message in call.message_ids:
@@ -135,7 +144,7 @@ def _late(history: History, allowed: float) -> list[str]:
         if handed_over_at is None:
             continue
         restart = max((at for at in history.restarts if at <= handed_over_at), default=0.0)
-        lateness = handed_over_at - max(acknowledged_at, restart)
-        if lateness > allowed:
-            found.append(f"late: {message} was handed over {lateness:.1f} s after it could have been")
+        lateness = handed_over_at - max(acknowledged_at + limits.max_wait, restart + limits.lease)
+        if lateness > limits.slack:
+            found.append(f"late: {message} was handed over {lateness:.1f} s after it should have been")
     return found

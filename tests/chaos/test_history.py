@@ -2,7 +2,9 @@
 
 import pytest
 
-from chaos.history import HandOver, History, Reply, violations
+from chaos.history import HandOver, History, Limits, Reply, violations
+
+LIMITS = Limits(max_wait=1.0, lease=1.0, slack=2.0)
 
 
 def good() -> History:
@@ -20,7 +22,7 @@ def good() -> History:
 
 
 def test_a_good_history_breaks_nothing() -> None:
-    assert violations(good(), allowed_lateness=4.0) == []
+    assert violations(good(), LIMITS) == []
 
 
 @pytest.mark.parametrize(
@@ -38,20 +40,20 @@ def test_a_good_history_breaks_nothing() -> None:
 def test_a_bad_hand_over_is_seen(word: str, call: HandOver) -> None:
     history = good()
     history.hand_overs.append(call)
-    assert any(word in line for line in violations(history, allowed_lateness=4.0))
+    assert any(word in line for line in violations(history, LIMITS))
 
 
 def test_a_lost_message_is_seen() -> None:
     history = good()
     history.acknowledged["a/4"] = 6.0
-    assert violations(history, allowed_lateness=4.0) == ["lost: a/4 was acknowledged and never handed over"]
+    assert violations(history, LIMITS) == ["lost: a/4 was acknowledged and never handed over"]
 
 
 def test_two_different_answers_are_seen() -> None:
     history = good()
     history.replies.append(Reply(9.0, "t1", 0, "no, the other way"))
-    assert len(violations(history, allowed_lateness=4.0)) == 1
+    assert len(violations(history, LIMITS)) == 1
 
 
 def test_lateness_is_seen() -> None:
-    assert any("late" in line for line in violations(good(), allowed_lateness=0.5))
+    assert any("late" in line for line in violations(good(), Limits(0.1, 0.1, 0.1)))
