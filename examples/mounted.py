@@ -1,4 +1,4 @@
-"""turntake inside your own ASGI app: it posts to itself once and shows the turn. For real use: uvicorn examples.mounted:app"""
+"""turntake inside your own ASGI app: posts to itself and shows the turn. For real use: uvicorn examples.mounted:app"""
 
 import asyncio
 from collections.abc import AsyncIterator

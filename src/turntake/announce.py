@@ -5,9 +5,9 @@ from typing import Any
 from turntake.claim.attempt import Attempt
 from turntake.clock import Clock
 from turntake.events import Event, Events, Kind
+from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Appended, Claim, TurnRecord
-from turntake.rules.turn import Answered, Conversation, Dead, Retry, Touch
 
 
 class Announcer:

@@ -21,10 +21,10 @@ from turntake.deliver.outbound import Kept, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, InvalidMessage, StoreUnavailable
 from turntake.events import Events
+from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended, TurnRecord
-from turntake.rules.turn import Conversation, Touch
 from turntake.rules.waiting import PRESETS, Rules
 
 if TYPE_CHECKING:

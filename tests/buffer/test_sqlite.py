@@ -21,10 +21,11 @@ from turntake.buffer.sqlite.schema import connect, migrate, migrations, network_
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Query
 from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.rules.conversation import Answered, Dead, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append
-from turntake.rules.turn import Answered, Dead, Touch, turn_id
+from turntake.rules.turn import turn_id
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import (

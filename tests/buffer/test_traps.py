@@ -12,9 +12,9 @@ import pytest
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Store
+from turntake.rules.conversation import Answered, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.retry import after_failure, before_attempt
-from turntake.rules.turn import Answered, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, ids_of, open_ids, order, say, take

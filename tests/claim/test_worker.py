@@ -10,8 +10,9 @@ import pytest
 from turntake import ClaimLost, ConversationKey, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.outbound import Outbound
+from turntake.rules.conversation import Conversation, Progress, Settlement
 from turntake.rules.model import Claim, TurnRecord
-from turntake.rules.turn import Conversation, Progress, Settlement, claim
+from turntake.rules.turn import claim
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")

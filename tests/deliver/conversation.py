@@ -14,9 +14,9 @@ from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Sink
 from turntake.deliver.turn import Grip, Turn
 from turntake.events import Event
+from turntake.rules.conversation import SealedTurn, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.model import Claim, Letter, TurnRecord
-from turntake.rules.turn import SealedTurn, Touch
 
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
 ADA = ConversationKey.of("ada")

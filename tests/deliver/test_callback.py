@@ -14,8 +14,8 @@ from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
 from turntake.deliver.callback import Callback
 from turntake.deliver.http import HttpSink
+from turntake.rules.conversation import Retry, Settlement
 from turntake.rules.model import Claim
-from turntake.rules.turn import Retry, Settlement
 
 SECRET = "whsec_" + base64.b64encode(b"c" * 32).decode()
 

@@ -10,8 +10,8 @@ import pytest
 from tests.servers import Echo, Later, talking, until, watching
 from turntake import Rules, TurnTake
 from turntake.operate.api.why import BECAUSE, why
+from turntake.rules.conversation import Buffer, Conversation, Progress, SealedTurn
 from turntake.rules.deadline import Deadline
-from turntake.rules.turn import Buffer, Conversation, Progress, SealedTurn
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 ANA = "default:generic:default:ana"

@@ -8,10 +8,11 @@ from typing import Any, Literal, NamedTuple
 
 from hypothesis import strategies as st
 
+from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Claim, Model
-from turntake.rules.turn import Answered, Conversation, Dead, Progress, Retry, Touch, holds
+from turntake.rules.turn import holds
 from turntake.rules.waiting import Rules
 
 LEASE_MS = 10_000

@@ -1,19 +1,8 @@
 """One answer for one turn, the same turn on every attempt, and holds that hold."""
 
+from turntake.rules.conversation import Answered, Conversation, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.turn import (
-    Answered,
-    Conversation,
-    Progress,
-    Retry,
-    Touch,
-    claim,
-    is_same,
-    receive,
-    save,
-    settle,
-    touch,
-)
+from turntake.rules.turn import claim, is_same, receive, save, settle, touch
 from turntake.rules.waiting import Rules
 
 ADA = ConversationKey.of("ada")

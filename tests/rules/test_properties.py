@@ -29,7 +29,7 @@ from tests.rules.histories import (
     work,
     writes,
 )
-from turntake.rules.turn import Answered, Dead, Retry
+from turntake.rules.conversation import Answered, Dead, Retry
 from turntake.rules.waiting import Rules
 from turntake.testing.store_machine import ModelMachine
 

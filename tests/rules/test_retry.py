@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from turntake.rules.conversation import Dead, Retry, SealedTurn
 from turntake.rules.deadline import Deadline
 from turntake.rules.retry import (
     FIRST_DELAY_MS,
@@ -14,7 +15,6 @@ from turntake.rules.retry import (
     backoff_ms,
     before_attempt,
 )
-from turntake.rules.turn import Dead, Retry, SealedTurn
 from turntake.rules.waiting import Rules
 
 TURN = SealedTurn("turn_x", 1, 1, Deadline(0, "silence"), 0, 0, 0, ())

@@ -4,11 +4,12 @@ from typing import Literal
 
 import pytest
 
+from turntake.rules.conversation import Answered, Dead, Progress, Retry, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Claim, Model
-from turntake.rules.turn import DECISIONS_KEPT, Answered, Dead, Progress, Retry, Touch, turn_id
+from turntake.rules.turn import DECISIONS_KEPT, turn_id
 from turntake.rules.waiting import Rules
 
 LEASE_MS = 60_000

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rules, Turn, TurnTake
-from turntake.rules.turn import Touch
+from turntake.rules.conversation import Touch
 from turntake.testing.clock import VirtualClock
 
 

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from turntake import wire
 from turntake.accept.problem import Fault, Problem
+from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
-from turntake.rules.turn import Touch
 from turntake.service import Arrival
 
 ID_BYTES = 256

@@ -5,9 +5,9 @@ from typing import Self
 
 from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
+from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Append, Appended, Claim, Letter, Model, Snapshot, TurnRecord, letter_of
-from turntake.rules.turn import Conversation, Progress, Settlement, Touch
 from turntake.rules.waiting import Rules
 
 

@@ -8,9 +8,9 @@ from typing import Generic, Self, TypeVar
 import msgspec
 
 from turntake.clock import Clock
+from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, TurnRecord
-from turntake.rules.turn import Conversation, Progress, Settlement, Touch
 from turntake.rules.waiting import Rules
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Pending, Sink
 from turntake.deliver.turn import Grip, Turn
 from turntake.errors import ClaimLost, GiveUp, RetryLater, StoreUnavailable
+from turntake.rules.conversation import Answered, Dead, Progress, SealedTurn, Settlement
 from turntake.rules.message import Message
 from turntake.rules.model import Claim
 from turntake.rules.retry import after_failure, after_postponement, before_attempt
-from turntake.rules.turn import Answered, Dead, Progress, SealedTurn, Settlement
 from turntake.rules.waiting import Rules
 
 log = logging.getLogger("turntake")

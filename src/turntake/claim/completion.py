@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from turntake.buffer.store import Store
 from turntake.deliver.outbound import Outbound
+from turntake.rules.conversation import Answered, Progress, Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Claim, TurnRecord
 from turntake.rules.retry import after_failure
-from turntake.rules.turn import Answered, Progress, Retry
 from turntake.rules.waiting import Rules
 
 

@@ -10,10 +10,10 @@ from turntake.claim.attempt import Attempt
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ClaimLost, StoreUnavailable
+from turntake.rules.conversation import Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Claim
-from turntake.rules.turn import Retry
 from turntake.rules.waiting import Rules
 
 log = logging.getLogger("turntake")

@@ -10,9 +10,9 @@ from typing import Literal
 import msgspec
 
 from turntake.rules import turn as step
+from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, State, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order
-from turntake.rules.turn import Change, Closed, Conversation, Progress, SealedTurn, Settlement, State, Touch
 from turntake.rules.waiting import Rules
 
 

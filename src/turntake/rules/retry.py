@@ -1,6 +1,6 @@
 """After a failure: again when, or dead letter."""
 
-from turntake.rules.turn import Dead, Retry, SealedTurn, Settlement
+from turntake.rules.conversation import Dead, Retry, SealedTurn, Settlement
 from turntake.rules.waiting import Rules
 
 FIRST_DELAY_MS = 1_000

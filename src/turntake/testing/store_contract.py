@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
+from turntake.rules.conversation import Answered, Dead, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.model import Append, Appended, Claim, Snapshot
-from turntake.rules.turn import Answered, Dead, Progress, Retry, Touch
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything

@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Query, Store
+from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended, Claim
-from turntake.rules.turn import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch, holds, turn_id
+from turntake.rules.turn import holds, turn_id
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
 

@@ -15,10 +15,11 @@ from turntake.buffer.sqlite.transaction import Transaction, decode_closed, decod
 from turntake.buffer.sqlite.writer import Writer
 from turntake.buffer.store import History, Letters, Page, Query
 from turntake.errors import StoreUnavailable
+from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import in_order
 from turntake.rules.model import Letter, Snapshot, TurnRecord, letter_of
-from turntake.rules.turn import Conversation, open_ranges
+from turntake.rules.turn import open_ranges
 
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000

@@ -16,9 +16,9 @@ from turntake.buffer.sqlite.writer import Writer
 from turntake.buffer.store import Store
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
+from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Append, Appended, Claim, Snapshot
-from turntake.rules.turn import Conversation, Progress, Settlement, Touch
 from turntake.rules.waiting import Rules
 
 

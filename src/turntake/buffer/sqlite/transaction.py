@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from turntake.buffer.sqlite.queries import SQL, one, rows, run
 from turntake.rules import turn as step
+from turntake.rules.conversation import Change, Closed, Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order
 from turntake.rules.model import Append, Appended, Claim, appended
-from turntake.rules.turn import Change, Closed, Conversation, Progress, Settlement, Touch
 from turntake.rules.waiting import Rules
 
 CLOCK_NOTED_MS = 1_000

@@ -11,8 +11,8 @@ from turntake.accept.problem import Problem
 from turntake.buffer.store import Query
 from turntake.operate.api.exchange import Endpoint, answer, body, conversation_key, page, query
 from turntake.operate.api.views import ConversationView, conversation_detail, conversation_view
+from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.turn import Touch
 from turntake.service import DAY_MS, TurnTake
 
 LATEST_TURNS = 10

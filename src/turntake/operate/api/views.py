@@ -8,11 +8,11 @@ import msgspec
 from turntake import wire
 from turntake.deliver.event import EventDecision, EventMessage, EventMetadata, Instant
 from turntake.operate.api.why import why
+from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order, joined
 from turntake.rules.model import Letter, Snapshot, TurnRecord
-from turntake.rules.turn import Closed, Conversation, SealedTurn, State
 
 
 class OpenTurnView(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,7 +1,7 @@
 """Why does it wait? One sentence about where a conversation stands. Pure."""
 
+from turntake.rules.conversation import Buffer, Conversation, SealedTurn
 from turntake.rules.deadline import Reason
-from turntake.rules.turn import Buffer, Conversation, SealedTurn
 
 BECAUSE: dict[Reason, str] = {
     "silence": "the person may still add something",

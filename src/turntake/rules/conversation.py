@@ -1,0 +1,139 @@
+"""The values of a conversation: what waits, what is sealed, and how a claim can end.
+
+What turns one into the next is in `rules/turn.py`.
+"""
+
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from turntake.rules.deadline import Deadline, Decision
+
+State = Literal["idle", "collecting", "answering", "replying"]
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far the answer is: the replies saved, how many of them left, and whether there will be more."""
+
+    replies: tuple[str, ...] = ()
+    sent: int = 0
+    is_final: bool = False
+
+
+class Buffer(msgspec.Struct, frozen=True, array_like=True):
+    """Messages `head` and later, waiting together. `by_messages` is the deadline without activity or hold."""
+
+    head: int
+    first_at: int
+    last_at: int
+    due: Deadline
+    by_messages: Deadline
+    decisions: tuple[Decision, ...]
+    held_until: int = 0
+    is_singly: bool = False
+    interrupts: int = 0
+
+
+class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
+    """Messages `head` to `tail`, fixed. `due_at` is the lease's end while leased, else the time of the next attempt."""
+
+    id: str
+    head: int
+    tail: int
+    ready: Deadline
+    claimed_at: int
+    last_at: int
+    due_at: int
+    decisions: tuple[Decision, ...]
+    is_leased: bool = True
+    is_committed: bool = False
+    attempt: int = 1
+    failures: int = 0
+    interrupts: int = 0
+    progress: Progress = Progress()
+    error: str = ""
+    agent: str = ""
+
+
+class Conversation(msgspec.Struct, frozen=True, array_like=True):
+    """Where one conversation stands."""
+
+    next_seq: int = 1
+    epoch: int = 0
+    buffer: Buffer | None = None
+    turn: SealedTurn | None = None
+    agent: str = ""
+
+    @property
+    def state(self) -> State:
+        if self.turn is not None:
+            return "replying" if self.turn.progress.is_final else "answering"
+        return "idle" if self.buffer is None else "collecting"
+
+    @property
+    def due_at(self) -> int | None:
+        """The one deadline: when somebody must look at this conversation next."""
+        if self.turn is not None:
+            return self.turn.due_at
+        return None if self.buffer is None else self.buffer.due.at
+
+    @property
+    def waiting(self) -> int:
+        """How many messages are buffered and not yet sealed into a turn."""
+        return 0 if self.buffer is None else self.next_seq - self.buffer.head
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """The turn is over: its answer reached the person (or there was nothing to say)."""
+
+    replies: tuple[str, ...] = ()
+
+
+class Retry(msgspec.Struct, frozen=True, tag="retry"):
+    """Again after a pause, with the same messages. Being told to wait, or shutting down, is no failure.
+
+    With `progress` the answer is saved in the same step, for whoever comes next to send.
+    """
+
+    after_ms: int
+    is_failure: bool = True
+    error: str = ""
+    progress: Progress | None = None
+
+
+class Dead(msgspec.Struct, frozen=True, tag="dead"):
+    """Given up: the messages move to the dead letters, with the reason."""
+
+    reason: str
+    error: str = ""
+
+
+Settlement = Answered | Retry | Dead
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True):
+    """What became of a range of messages that is no longer open."""
+
+    id: str
+    head: int
+    tail: int
+    status: Literal["answered", "interrupted", "dead", "cleared"]
+    epoch: int
+    at: int
+    turn: SealedTurn | None
+    reason: str = ""
+    error: str = ""
+
+
+class Change(NamedTuple):
+    """A conversation after a step, and the range of messages that the step closed, if any."""
+
+    conversation: Conversation
+    closed: Closed | None = None
+
+
+class Touch(msgspec.Struct, frozen=True):
+    """A sign or an order without a message: the person composes, or somebody flushes, holds or clears."""
+
+    kind: Literal["composing", "stopped", "flush", "hold", "clear"]
+    duration_ms: int = 0
