@@ -132,11 +132,13 @@ def test_an_interrupted_turn_cannot_be_completed() -> None:
 
 
 def test_extending(client: httpx2.Client) -> None:
-    """The lease runs from now, for as long as asked."""
+    """The lease runs from now for as long as asked; without a word on that, it is never cut short."""
     turn_id = claimed(client)
     longer = act(client, turn_id, "extend", {"leaseMs": 86_400_000})
     assert longer.status_code == 200
-    shorter = act(client, turn_id, "extend")
+    same = act(client, turn_id, "extend")
+    assert same.json()["leaseUntilAt"] >= longer.json()["leaseUntilAt"]
+    shorter = act(client, turn_id, "extend", {"leaseMs": 60_000})
     assert shorter.json()["leaseUntilAt"] < longer.json()["leaseUntilAt"]
 
 

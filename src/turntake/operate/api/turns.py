@@ -41,7 +41,7 @@ class FailBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
 
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """How long the lease shall run from now; as long as a new one if left out."""
+    """How long the lease shall run from now; at least as long as a new one if left out, and never cut short."""
 
     lease_ms: Annotated[int, Meta(ge=1, le=DAY_MS)] | None = None
 
