@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turntake.rules.key import PART_BYTES, ConversationKey
+from turntake.rules.turn import turn_id
 
 tricky = st.text(st.sampled_from("ab1:~/{}%| é\u0301😀3A"), min_size=1, max_size=8)
 parts = tricky | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)
@@ -97,3 +98,11 @@ def test_an_empty_conversation_is_refused() -> None:
     """Nobody's messages would share one buffer."""
     with pytest.raises(ValueError, match="`conversation` is empty"):
         ConversationKey.of("")
+
+
+def test_turns_of_a_conversation_are_found_in_one_place() -> None:
+    """Four digits of a turn's id tell its conversation's place, and no more than that."""
+    ann = {turn_id(ConversationKey.of("ann"), n, n)[:9] for n in range(1, 50)}
+    assert len(ann) == 1
+    assert len({turn_id(ConversationKey.of("ann"), n, n) for n in range(1, 50)}) == 49
+    assert len({turn_id(ConversationKey.of(f"p{n}"), 1, 1)[:9] for n in range(200)}) > 190
