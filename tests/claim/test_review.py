@@ -7,32 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.claim.postbox import Postbox
 from turntake import Arrival, ConversationKey, InvalidMessage, Message, RetryLater, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.clock import SystemClock
-from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.rules.model import Claim
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
-
-
-class Postbox(Outbound):
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, str]] = []
-        self.failures = 0
-
-    def leads_out(self, key: ConversationKey) -> bool:
-        return True
-
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise ConnectionError
-        self.sent.append((index, text))
 
 
 class Promise(Sink):
@@ -112,8 +97,8 @@ async def test_replies_at_the_same_time_each_have_their_own_place(tmp_path: Path
     turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer, outbound=postbox)
     async with turns, answered_turns(turns, 1):
         await turns.receive("hello", conversation="ada", id="m1")
-    assert [index for index, _ in postbox.sent] == [0, 1, 2, 3]
-    assert sorted(text for _, text in postbox.sent) == ["a", "b", "c", "end"]
+    assert postbox.places == [0, 1, 2, 3]
+    assert sorted(postbox.sent) == ["a", "b", "c", "end"]
 
 
 async def test_a_saved_reply_leaves_only_if_the_claim_still_holds() -> None:
@@ -218,7 +203,7 @@ async def test_an_answer_completed_from_outside_is_sent_at_once() -> None:
         (record,) = await turns.store.history.turns(ADA, 1)
         await turns.complete(record.id, ("done",))
         await clock.advance(10)
-    assert postbox.sent == [(0, "done")]
+    assert postbox.sent == ["done"]
 
 
 async def test_a_retried_letter_gets_its_time_anew() -> None:
@@ -255,7 +240,7 @@ async def test_sending_has_attempts_of_its_own() -> None:
     async with turns:
         await turns.receive("hi", conversation="ada", id="m1")
         await clock.advance(60_000)
-    assert postbox.sent == [(0, "worth it")]
+    assert postbox.sent == ["worth it"]
 
 
 async def test_a_handler_cancelled_by_what_it_awaits_has_failed() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.claim.postbox import Postbox
 from turntake import ClaimLost, ConversationKey, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.deliver.outbound import Outbound
 from turntake.rules.conversation import Conversation, Progress, Settlement
 from turntake.rules.model import Claim, TurnRecord
 from turntake.rules.turn import claim
@@ -27,23 +27,6 @@ def clock() -> VirtualClock:
 @pytest.fixture
 def store(clock: VirtualClock) -> MemoryStore:
     return MemoryStore(clock)
-
-
-class Postbox(Outbound):
-    """A channel that keeps what it was given, and breaks when told to."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.failures = 0
-
-    def leads_out(self, key: ConversationKey) -> bool:
-        return True
-
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise ConnectionError("the platform is down")
-        self.sent.append(text)
 
 
 async def say(turns: TurnTake, *texts: str, to: str = "ada") -> None:
