@@ -20,7 +20,7 @@ KEYS = tuple(ConversationKey.of(name, topic=topic) for name in ("ann", "bob") fo
 
 
 def scaled(histories: int) -> int:
-    """How many histories to try; TURNTAKE_TEST_HISTORIES says how many all of tests/rules try together [2000]."""
+    """How many histories to try, by TURNTAKE_TEST_HISTORIES: how many the model itself lives through [2000]."""
     return max(1, histories * int(os.environ.get("TURNTAKE_TEST_HISTORIES", "2000")) // 2000)
 
 

@@ -40,7 +40,7 @@ ANN = KEYS[0]
 @pytest.mark.timeout(600 + scaled(400))
 def test_all_promises_hold_after_every_step_of_any_life() -> None:
     """Every order and every fault at once, on several conversations with differing rules."""
-    lives = settings(max_examples=scaled(400), stateful_step_count=50, deadline=None)
+    lives = settings(max_examples=scaled(2_000), stateful_step_count=50, deadline=None)
     run_state_machine_as_test(ModelMachine, settings=lives)
 
 
