@@ -1,6 +1,7 @@
 """A to D in one process: the object a library user holds."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -19,7 +20,7 @@ from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.outbound import Kept, Outbound
 from turntake.deliver.sink import Sink
-from turntake.errors import ConfigurationError, InvalidMessage, StoreUnavailable
+from turntake.errors import ConfigurationError, InvalidMessage
 from turntake.events import Events
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
@@ -29,6 +30,8 @@ from turntake.rules.waiting import PRESETS, Rules
 
 if TYPE_CHECKING:
     from turntake.operate.app import Service
+
+log = logging.getLogger("turntake")
 
 H = TypeVar("H", bound=Handler)
 
@@ -122,15 +125,17 @@ class TurnTake:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._worker is not None:
-            await self._worker.stop(self._shutdown_ms)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
-        self._worker = None
-        await self._stack.aclose()
-        self._store = None
+        try:
+            if self._worker is not None:
+                await self._worker.stop(self._shutdown_ms)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._tasks.clear()
+            self._worker = None
+            self._store = None
+            await self._stack.aclose()
 
     @property
     def is_running(self) -> bool:
@@ -212,7 +217,7 @@ class TurnTake:
                 self._announcer.claimed,
                 self._announcer.ended,
             )
-            self._tasks.append(asyncio.create_task(self._worker.run(), name="turntake-worker"))
+            self._worker.start()
             self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
 
     async def _forget(self) -> None:
@@ -220,7 +225,8 @@ class TurnTake:
         while True:
             try:
                 forgotten = await self.store.history.forget(self.clock.now() - self._keep_ms)
-            except StoreUnavailable:
+            except Exception as error:
+                log.error("Nothing could be forgotten", extra={"action": "forget", "error": type(error).__name__})
                 forgotten = 0
             await self.clock.sleep(100 if forgotten else JANITOR_MS)
 

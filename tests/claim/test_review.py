@@ -3,16 +3,29 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 
 from tests.claim.postbox import Postbox
-from turntake import Arrival, ConversationKey, InvalidMessage, Message, RetryLater, Rules, Turn, TurnTake
+from turntake import (
+    Arrival,
+    ConversationKey,
+    InvalidMessage,
+    Message,
+    RetryLater,
+    Rules,
+    StoreUnavailable,
+    Turn,
+    TurnTake,
+)
 from turntake.buffer.memory import MemoryStore
+from turntake.buffer.sqlite.schema import connect
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.clock import SystemClock
 from turntake.deliver.sink import Answer, Pending, Sink
+from turntake.rules.conversation import Touch
 from turntake.rules.model import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -343,3 +356,123 @@ async def test_s0_07_a_hand_over_that_was_refused_removes_nothing() -> None:
         await turns.receive("one", conversation="ada", id="m1")
         await clock.advance(5_000)
     assert seen == [["m1"], ["m1"]]
+
+
+async def test_asking_for_a_moment_keeps_the_lease() -> None:
+    """`extend` with less than a lease does not end the claim early: nobody else gets the turn meanwhile."""
+    clock, attempts = VirtualClock(), []
+
+    async def answer(turn: Turn) -> None:
+        attempts.append(turn.attempt)
+        await turn.extend(1_000)
+        await clock.sleep(100_000)
+
+    async with TurnTake("memory://", rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(120_000)
+    assert attempts == [1]
+
+
+async def test_an_interruption_after_a_flush_waits_for_silence_again() -> None:
+    clock, started = VirtualClock(), []
+
+    async def answer(turn: Turn) -> None:
+        started.append((clock.now() - began, len(turn.messages)))
+        await clock.sleep(60_000)
+
+    began = clock.now()
+    rules = Rules(typing_inference_ms=0, on_busy="interrupt")
+    async with TurnTake("memory://", rules=rules, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await turns.receive("one", conversation="ada", id="m1")
+        await turns.touch(ADA, Touch("flush"))
+        await clock.advance(100)
+        for text in ("two", "three"):
+            await turns.receive(text, conversation="ada", id=text)
+            await clock.advance(100)
+        await clock.advance(5_000)
+    assert started == [(0, 1), (1_200, 3)]
+
+
+async def test_a_reply_left_under_way_and_the_answer_have_different_places(tmp_path: Path) -> None:
+    postbox, under_way = Postbox(), []
+
+    async def answer(turn: Turn) -> str:
+        under_way.append(asyncio.ensure_future(turn.reply("progress")))
+        return "end"
+
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer, outbound=postbox)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("hello", conversation="ada", id="m1")
+    await asyncio.gather(*under_way, return_exceptions=True)
+    assert len(set(postbox.places)) == len(postbox.places)
+    assert postbox.sent[-1] == "end"
+
+
+async def test_a_reply_tried_again_by_the_handler_leaves_once() -> None:
+    clock, postbox = VirtualClock(), Postbox()
+    postbox.failures = 1
+
+    async def answer(turn: Turn) -> None:
+        try:
+            await turn.reply("hello")
+        except ConnectionError:
+            await turn.reply("hello")
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(100)
+    assert postbox.sent == ["hello"]
+
+
+async def test_half_a_character_costs_no_answer(tmp_path: Path) -> None:
+    async def answer(turn: Turn) -> str:
+        return "cut \ud83d"
+
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer)
+    async with turns:
+        async with answered_turns(turns, 1):
+            await turns.receive("hi", conversation="ada", id="m1")
+        (record,) = await turns.store.history.turns(ADA, 1)
+    assert record.turn is not None
+    assert record.turn.progress.replies == ("cut ?",)
+
+
+async def test_a_row_that_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
+    """Even with a single place to work in."""
+    answered = []
+
+    async def answer(turn: Turn) -> None:
+        answered.append(turn.text)
+
+    path = str(tmp_path / "t.db")
+    async with TurnTake(f"sqlite:///{path}", role="accept", rules=AT_ONCE) as turns:
+        await turns.receive("broken", conversation="ada", id="m1")
+    connection = connect(path)
+    connection.execute("UPDATE conversations SET body = x'00'")
+    connection.close()
+    turns = TurnTake(f"sqlite:///{path}", rules=AT_ONCE, agent=answer, concurrency=1)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("fine", conversation="bob", id="m1")
+    assert answered == ["fine"]
+
+
+async def test_a_plain_handler_sees_the_context_it_was_called_in() -> None:
+    seen: list[str] = []
+    tenant: ContextVar[str] = ContextVar("tenant", default="lost")
+    tenant.set("kept")
+
+    def answer(turn: Turn) -> None:
+        seen.append(tenant.get())
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("hi", conversation="ada", id="m1")
+    assert seen == ["kept"]
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    async with SqliteStore(str(tmp_path / "t.db"), SystemClock()) as store:
+        pass
+    with pytest.raises(StoreUnavailable):
+        await store.append([])

@@ -11,6 +11,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.servers import Echo, calling, serving_app, talking, until, watching
 from turntake import Rules, StoreUnavailable, TurnTake
@@ -179,3 +181,23 @@ def test_our_own_mistake_is_a_500_without_details(
     assert (record.__dict__["error"], record.__dict__["path"]) == ("RuntimeError", "/v1/messages")
     assert "in broken" in record.__dict__["trace"]
     assert "a secret" not in response.text + str(record.__dict__["args"]) + record.getMessage()
+
+
+def test_middleware_that_somebody_adds_is_not_passed_by() -> None:
+    """The busiest path goes straight only through walls of our own."""
+
+    class Refusing:
+        def __init__(self, app: ASGIApp) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await self.app(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    app = TurnTake("memory://", role="accept").asgi()
+    app.add_middleware(Refusing)
+    with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 1)) as client:
+        assert client.post("/v1/messages", json={"conversation": "a", "id": "1", "text": "x"}).status_code == 401

@@ -47,7 +47,16 @@ class Attempt(Grip):
         """From the claim to its settlement. Raises ClaimLost if somebody took the turn over meanwhile."""
         settlement = before_attempt(self.claim.turn, self._rules) or await self._answer()
         if settlement is not None:
+            await self._end(settlement)
+
+    async def _end(self, settlement: Settlement) -> None:
+        """A result that cannot be kept is a failure like any other, not a turn that nobody holds."""
+        try:
             await self.settle(settlement)
+        except (ClaimLost, StoreUnavailable):
+            raise
+        except Exception as error:
+            await self.settle(self._after(error))
 
     async def settle(self, settlement: Settlement) -> None:
         """Ends the claim, patiently: a store that hiccups now must not cost the answer."""
@@ -63,7 +72,7 @@ class Attempt(Grip):
                     self.is_pending = True
                     await persistently(self._store.clock, lambda: self._extended(outcome.within_ms))
                     return None
-                self._progress = Progress(self._progress.replies + outcome.replies, self._progress.sent, True)
+                return await self._conclude(tuple(map(storable, outcome.replies)))
             return await self._send_rest()
         except (ClaimLost, StoreUnavailable):
             raise
@@ -75,6 +84,12 @@ class Attempt(Grip):
             return self._after(error)
         finally:
             self._arrivals.put_nowait(None)
+
+    async def _conclude(self, replies: tuple[str, ...]) -> Settlement:
+        """The answer is complete: a reply that the handler left under way comes before it or not at all."""
+        async with self._turn_of_replies:
+            self._progress = Progress(self._progress.replies + replies, self._progress.sent, True)
+            return await self._send_rest()
 
     async def _send_rest(self) -> Settlement:
         progress = self._progress
@@ -99,11 +114,11 @@ class Attempt(Grip):
 
     def _after(self, error: Exception) -> Settlement:
         turn, now = self.claim.turn, self._store.clock.now()
-        message = f"{type(error).__name__}: {error}"[:LONGEST_ERROR]
+        message = storable(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
         if isinstance(error, RetryLater):
             return after_postponement(turn, self._rules, error.after_ms, message, now)
         if isinstance(error, GiveUp):
-            return Dead("given up", str(error)[:LONGEST_ERROR])
+            return Dead("given up", storable(str(error))[:LONGEST_ERROR])
         log.warning(
             "A turn failed",
             extra={
@@ -128,21 +143,22 @@ class Attempt(Grip):
     async def reply(self, text: str) -> None:
         """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt sent is not sent again."""
         async with self._turn_of_replies:
-            self._replied += 1
-            if self._replied <= self._progress.sent:
-                return
-            is_known = self._replied <= len(self._progress.replies)
-            replies = self._progress.replies if is_known else (*self._progress.replies, text)
-            await self._save(Progress(replies, self._progress.sent))
-            await self._send(self._progress.sent)
+            place = self._replied + 1
+            if place > self._progress.sent:
+                is_known = place <= len(self._progress.replies)
+                replies = self._progress.replies if is_known else (*self._progress.replies, storable(text))
+                await self._save(Progress(replies, self._progress.sent))
+                await self._send(self._progress.sent)
+            self._replied = place
 
     async def extend(self, duration_ms: int | None) -> None:
-        if not await self._extended(duration_ms or self._lease_ms):
+        if not await self._extended(max(duration_ms or 0, self._lease_ms)):
             raise ClaimLost
 
     async def _extended(self, duration_ms: int) -> bool:
-        self.lease_until_at = self._store.clock.now() + duration_ms
+        until_at = self._store.clock.now() + duration_ms
         (holds,) = await self._store.extend([self.claim], duration_ms)
+        self.lease_until_at = until_at
         return holds
 
     def arrived(self, message: Message) -> None:
@@ -151,6 +167,11 @@ class Attempt(Grip):
     async def arrivals(self) -> AsyncIterator[Message]:
         while (message := await self._arrivals.get()) is not None:
             yield message
+
+
+def storable(text: str) -> str:
+    """The text without halves of characters, which no store and no channel takes."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _is_being_cancelled() -> bool:

@@ -50,31 +50,28 @@ class Worker:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._latest: dict[ConversationKey, Attempt] = {}
         self._is_stopping = False
-        self._has_stopped = asyncio.Event()
-        self._heart: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._extend_at = 0
 
-    async def run(self) -> None:
-        """Works until `stop`; a store that is away for a while is waited for."""
-        self._heart = asyncio.create_task(self._keep_leases())
-        try:
-            while not self._is_stopping:
-                try:
-                    await self._alarm.sleep(await self._take_due())
-                except StoreUnavailable as error:
-                    log.error("The store is unavailable", extra={"action": "claim", "error": str(error)})
-                    await self._store.clock.sleep(STORE_PAUSE_MS)
-                except Exception as error:
-                    log.error("Claiming failed", extra={"action": "claim", "error": type(error).__name__})
-                    await self._store.clock.sleep(STORE_PAUSE_MS)
-        finally:
-            self._has_stopped.set()
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._work()), asyncio.create_task(self._keep_leases())]
+
+    async def _work(self) -> None:
+        """Claims until `stop`; a store that is away for a while is waited for."""
+        while not self._is_stopping:
+            try:
+                look_at = await self._take_due()
+            except Exception as error:
+                log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__})
+                look_at = self._store.clock.now() + STORE_PAUSE_MS
+            await self._alarm.sleep(look_at)
 
     async def stop(self, grace_ms: int) -> None:
         """Claims nothing more, lets handlers finish for `grace_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
-        await self._has_stopped.wait()
+        working, heart = self._tasks
+        await asyncio.wait([working])
         if self._running:
             await asyncio.wait(self._running.values(), timeout=grace_ms / 1000)
         handed_back = dict(self._running)
@@ -83,8 +80,7 @@ class Worker:
         if handed_back:
             await asyncio.wait(handed_back.values(), timeout=STUBBORN_S)
         await asyncio.gather(*(self._hand_back(attempt) for attempt in handed_back))
-        if self._heart is not None:
-            self._heart.cancel()
+        heart.cancel()
 
     def interrupt(self, key: ConversationKey, turn_id: str, epoch: int | None = None) -> None:
         """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway.
@@ -157,12 +153,10 @@ class Worker:
     async def _extend(self) -> None:
         """Keeps every running claim. It also runs before claiming, so a stalled process renews before it competes."""
         now = self._store.clock.now()
-        self._extend_at = now + self._lease_ms // 3
         enough = now + self._lease_ms
         attempts = [a for a in self._running if not a.is_pending and a.lease_until_at <= enough]
-        if not attempts:
-            return
-        kept = await self._store.extend([attempt.claim for attempt in attempts], self._lease_ms)
+        kept = await self._store.extend([a.claim for a in attempts], self._lease_ms) if attempts else []
+        self._extend_at = now + self._lease_ms // 3
         for attempt, is_kept in zip(attempts, kept, strict=True):
             if not is_kept and attempt in self._running and attempt.settlement is None:
                 self._running[attempt].cancel()

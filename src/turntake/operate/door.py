@@ -65,7 +65,7 @@ def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
 def refuse_strangers(headers: Headers, client: tuple[str, int] | None) -> None:
     """By the address they come from, where it is known, and by the names they use."""
     host = headers.get(b"host", b"")
-    if (host and not is_local_authority(host)) or (client and not is_loopback(client[0])):
+    if (host and not is_local_authority(host)) or (client and client[0] and not is_loopback(client[0])):
         raise Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
     origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2] != host:
@@ -86,6 +86,7 @@ def is_loopback(host: str) -> bool:
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        return ip_address(name).is_loopback
+        address = ip_address(name)
+        return (getattr(address, "ipv4_mapped", None) or address).is_loopback
     except ValueError:
         return False

@@ -33,6 +33,9 @@ DELETE FROM messages WHERE conversation = ? AND seq BETWEEN ? AND ?;
 -- due: who is due, earliest first
 SELECT id, key, body FROM conversations WHERE due_at <= ? ORDER BY due_at, id LIMIT ?;
 
+-- put_off: a row that cannot be read is looked at again later
+UPDATE conversations SET due_at = ? WHERE id = ?;
+
 -- next_due: the earliest deadline
 SELECT due_at FROM conversations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1;
 

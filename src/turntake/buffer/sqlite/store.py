@@ -1,6 +1,7 @@
 """The SQLite store: the verbs go through the one writer, reads through a connection of their own."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,10 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.model import Append, Appended, Claim, Snapshot
 from turntake.rules.waiting import Rules
 
+log = logging.getLogger("turntake")
+
+NOTICEABLE_MS = 60_000
+
 
 class SqliteStore(Store):
     """Opened and closed by `async with`; several processes of one machine may share the file."""
@@ -39,7 +44,7 @@ class SqliteStore(Store):
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self._open)
-        self.clock.not_before(self._reader.seen_at())
+        self._catch_up()
         self._transaction = Transaction(self._connection)
         self._writer = Writer(
             self._connection,
@@ -58,6 +63,13 @@ class SqliteStore(Store):
         self._lister.close()
         await asyncio.to_thread(self._connection.close)
 
+    def _catch_up(self) -> None:
+        seen_at = self._reader.seen_at()
+        behind_ms = seen_at - self.clock.now()
+        if behind_ms > NOTICEABLE_MS:
+            log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
+        self.clock.not_before(seen_at)
+
     def _open(self) -> None:
         refuse_network(Path(self.path).resolve())
         try:
@@ -69,7 +81,7 @@ class SqliteStore(Store):
             raise ConfigurationError(f"Cannot open the SQLite file {self.path}: {error}") from error
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        return await self._writer.run(lambda: self._transaction.append(arrivals), len(arrivals))
+        return await self._writer.run(lambda: self._transaction.append(arrivals), len(arrivals), is_new=True)
 
     async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
         return await self._writer.run(lambda: self._transaction.touch(key, order, rules))

@@ -16,6 +16,7 @@ from turntake.rules.model import Append, Appended, Claim, appended
 from turntake.rules.waiting import Rules
 
 CLOCK_NOTED_MS = 1_000
+UNREADABLE_MS = 60_000
 
 log = logging.getLogger("turntake")
 
@@ -174,11 +175,12 @@ class Transaction:
         return loaded
 
     def _readable(self, row: int, key: str, body: bytes) -> Loaded | None:
-        """One row that nobody can read must not keep everybody else from being answered."""
+        """One row that nobody can read must not keep everybody else from being answered: it is put off."""
         try:
             return self._adopt(row, key, body)
         except (ValueError, msgspec.MsgspecError):
             log.error("A conversation cannot be read", extra={"action": "claim", "row": row})
+            run(self._connection, "put_off", self.now + UNREADABLE_MS, row)
             return None
 
     def _new(self, key: ConversationKey) -> Loaded:

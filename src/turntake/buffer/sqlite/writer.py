@@ -39,21 +39,25 @@ class Writer:
         self._weight = 0
         self._to_isolate = 0
         self._is_running = False
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="turntake-sqlite", daemon=True)
         self._thread.start()
 
-    async def run(self, operation: Callable[[], T], weight: int = 1) -> T:
+    async def run(self, operation: Callable[[], T], weight: int = 1, *, is_new: bool = False) -> T:
         """The operation's answer, once it is on disk. Raises StoreUnavailable if it could not be put there.
 
         `weight` is how many rows it is about; a transaction takes so many that the event loop is not held up.
+        New work is refused while too much waits; what settles older work never is.
         """
-        if self._weight + weight > LONGEST_QUEUE:
+        if self._is_closed:
+            raise StoreUnavailable("The store is closed.")
+        if is_new and self._weight > LONGEST_QUEUE:
             raise StoreUnavailable("Too many writes are waiting for the disk; nothing was accepted, so send it later.")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append((operation, future, weight))
-        self._weight += weight
+        self._waiting.append((operation, future, max(1, weight)))
+        self._weight += max(1, weight)
         if not self._is_running:
             self._is_running = True
             self._loop.call_soon(self._begin)
@@ -61,6 +65,7 @@ class Writer:
 
     async def close(self) -> None:
         """Waits for what is under way, then ends the thread."""
+        self._is_closed = True
         while self._is_running:
             await self._in_thread(lambda: None)
         self._jobs.put(None)
