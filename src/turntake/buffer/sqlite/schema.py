@@ -10,7 +10,7 @@ from turntake.errors import ConfigurationError
 MIGRATIONS = resources.files(__package__) / "migrations"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
 WRITER_CACHE_KIB, READER_CACHE_KIB = 65_536, 8_192
-CHECKPOINT_PAGES = 8_000
+CHECKPOINT_PAGES = 20_000
 
 
 def connect(path: str, cache_kib: int = READER_CACHE_KIB) -> apsw.Connection:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from turntake.operate.bench.raw import messages_a_second
 BATCH = 100
 SAMPLED_TURNS = 500
 BACKLOG_TRIES = 600
+SLICES = 10
 _clock = SystemClock()
 
 
@@ -49,7 +51,7 @@ async def everything(seconds: float, rate: float, connections: int, waiting: tup
             raw = await asyncio.to_thread(messages_a_second, place / f"raw{per_commit}.db", per_commit, seconds / 2)
             report(Figure(f"raw SQLite, {per_commit} a commit", raw, "messages/s", "synchronous=FULL"))
         async with turntake_server(place) as server:
-            await _idle(server, report)
+            await _idle(server, seconds, report)
             single = await _throughput(Load("127.0.0.1", server.port), server, seconds, "t", report, connections)
             report(Figure("  against the storeless server", 100 * single / storeless, "%"))
             report(Figure("  against the bare server", 100 * single / bare, "%"))
@@ -100,22 +102,55 @@ async def _steady(load: Load, server: Process | None, seconds: float, rate: floa
 
 
 async def _by_waiting(place: Path, waiting: tuple[int, ...], seconds: float, report: Report) -> None:
-    """What a message costs with few and with many conversations waiting."""
-    costs = []
-    for count in waiting:
-        patient = {"rules_silence_ms": 600_000, "rules_typing_inference_ms": 0, "rules_max_wait_ms": 3_600_000}
-        async with turntake_server(place, **patient, rules_max_messages=100_000, rules_capacity=100_000) as server:
-            load = Load("127.0.0.1", server.port)
-            await _fill(load, count)
-            cpu = server.cpu_s
-            spread = max(1, count // 997)
-            one_of = single_messages(load, "w", lambda n, s=spread, c=count: f"w{n * s % c}")  # type: ignore[misc]
-            rate, latencies = await _flood(load, one_of, seconds, 32)
-            costs.append(1e6 * (server.cpu_s - cpu) / len(latencies))
-            report(Figure(f"with {count} conversations waiting", rate, "messages/s", f"{costs[-1]:.0f} µs CPU each"))
-            report(Figure("  resident", server.resident_mb, "MB"))
-    if len(costs) > 1:
-        report(Figure("  CPU a message, most against fewest waiting", 100 * costs[-1] / costs[0], "%"))
+    """What a message costs with few and with many conversations waiting.
+
+    They are measured by turns, so that both share whatever else the machine does.
+    """
+    patient = {"rules_silence_ms": 600_000, "rules_typing_inference_ms": 0, "rules_max_wait_ms": 3_600_000}
+    crowds = []
+    async with AsyncExitStack() as stack:
+        for count in waiting:
+            server = turntake_server(place, **patient, rules_max_messages=100_000, rules_capacity=100_000)
+            crowds.append(Crowd(count, await stack.enter_async_context(server)))
+            await _fill(crowds[-1].load, count)
+        for _ in range(SLICES):
+            for crowd in crowds:
+                await crowd.talk(2 * seconds / SLICES)
+        for crowd in crowds:
+            note = f"{crowd.cost_us:.0f} µs CPU each"
+            report(Figure(f"with {crowd.count} conversations waiting", crowd.rate, "messages/s", note))
+            report(Figure("  resident", crowd.server.resident_mb, "MB"))
+    if len(crowds) > 1:
+        ratio = 100 * crowds[-1].cost_us / crowds[0].cost_us
+        report(Figure("  CPU a message, most against fewest waiting", ratio, "%"))
+
+
+class Crowd:
+    """So many conversations, all waiting, of which about a thousand go on talking."""
+
+    def __init__(self, count: int, server: Process) -> None:
+        self.count = count
+        self.server = server
+        self.load = Load("127.0.0.1", server.port)
+        self._requests = single_messages(self.load, "w", self._one_of)
+        self._cpu_s, self._seconds, self._messages = 0.0, 0.0, 0
+
+    async def talk(self, seconds: float) -> None:
+        cpu, started = self.server.cpu_s, perf_counter()
+        self._messages += len(await self.load.flood(self._requests, seconds, 32))
+        self._cpu_s += self.server.cpu_s - cpu
+        self._seconds += perf_counter() - started
+
+    @property
+    def cost_us(self) -> float:
+        return 1e6 * self._cpu_s / self._messages
+
+    @property
+    def rate(self) -> float:
+        return self._messages / self._seconds
+
+    def _one_of(self, number: int) -> str:
+        return f"w{number * max(1, self.count // 997) % self.count}"
 
 
 async def _fill(load: Load, count: int) -> None:
@@ -128,10 +163,10 @@ async def _fill(load: Load, count: int) -> None:
             await connection.ask(load.post("/v1/messages", body))
 
 
-async def _idle(server: Process, report: Report) -> None:
+async def _idle(server: Process, seconds: float, report: Report) -> None:
     await _clock.sleep(2_000)
     cpu, started = server.cpu_s, perf_counter()
-    await _clock.sleep(5_000)
+    await _clock.sleep(int(1_000 * seconds))
     report(Figure("idle: resident", server.resident_mb, "MB"))
     report(Figure("idle: CPU", 100 * (server.cpu_s - cpu) / (perf_counter() - started), "%"))
 
