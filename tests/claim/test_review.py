@@ -398,6 +398,7 @@ async def test_a_reply_left_under_way_and_the_answer_have_different_places(tmp_p
 
     async def answer(turn: Turn) -> str:
         under_way.append(asyncio.ensure_future(turn.reply("progress")))
+        await asyncio.wait(under_way, timeout=0)  # it has begun, and has not ended
         return "end"
 
     turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer, outbound=postbox)
@@ -471,8 +472,9 @@ async def test_a_plain_handler_sees_the_context_it_was_called_in() -> None:
     assert seen == ["kept"]
 
 
-async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+async def test_a_write_while_the_store_closes_is_refused(tmp_path: Path) -> None:
+    """The thread that commits has ended: whoever comes now is told, and does not wait for ever."""
     async with SqliteStore(str(tmp_path / "t.db"), SystemClock()) as store:
-        pass
-    with pytest.raises(StoreUnavailable):
-        await store.append([])
+        await store._writer.close()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(store.append([]), timeout=5)

@@ -53,6 +53,16 @@ def test_a_final_answer_does_not_become_a_draft_again() -> None:
     assert save(first, 1, Progress(("yes",), 0, True)) is None
 
 
+def test_handing_back_with_another_answer_is_refused() -> None:
+    """A completion from outside that comes after the first final answer changes nothing."""
+    first = save(claimed(), 1, Progress(("yes",), 0, True))
+    assert first is not None
+    assert settle(first, 1, Retry(0, is_failure=False, progress=Progress(("no",), 0, True)), 10) is None
+    same = settle(first, 1, Retry(0, is_failure=False, progress=Progress(("yes",), 0, True)), 10)
+    assert same is not None
+    assert same.conversation.due_at == 10
+
+
 def test_the_latest_hold_counts() -> None:
     waiting = receive(Conversation(), Rules(), 0).conversation
     long = touch(waiting, ADA, Touch("hold", 60_000), Rules(), 0).conversation
