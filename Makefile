@@ -61,7 +61,7 @@ bench: $(INSTALLED) ## measure speed and lateness, beside two baselines
 lock: $(INSTALLED) ## choose the newest allowed versions, write constraints.txt
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-		--group dev pyproject.toml --output-file constraints.txt
+		--group dev --all-extras pyproject.toml --output-file constraints.txt
 
 clean: ## remove what the targets above made
 	rm -rf .venv dist build .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache

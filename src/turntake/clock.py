@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
+SET_BACK_MS = 5_000
+DRIFT_WATCHED_MS = 60_000
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -26,6 +28,13 @@ class Clock(ABC):
     def not_before(self, at: int) -> None:
         """The time is at least `at` from here on: somebody already saw it."""
 
+    is_followed = False
+    """Whether it goes by the store's clock, once there is one; a clock that tests move by hand does not."""
+
+    def follow(self, at: int) -> None:
+        """The store's clock, which rules, said `at` a moment ago."""
+        return
+
     @abstractmethod
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         """Runs `action` on the event loop once `at` has come."""
@@ -44,16 +53,48 @@ class Clock(ABC):
 
 
 class SystemClock(Clock):
-    """Wall time at start plus steady time since: a clock set back or forward stalls nothing and expires no lease."""
+    """Wall time at start plus steady time since: a clock set back or forward stalls nothing and expires no lease.
+
+    With a store that has a clock of its own, it keeps to that one: forward at once, back only as much as it drifted.
+    If the store's clock was set back by more, it goes on as before, since deadlines were given by the old time.
+    """
+
+    is_followed = True
 
     def __init__(self) -> None:
         self._offset = time.time() - time.clock_gettime(_STEADY)
+        self._latest = 0
+        self._is_following = False
+        self._least_ahead = SET_BACK_MS
+        self._watched_since = 0
 
     def now(self) -> int:
-        return int((self._offset + time.clock_gettime(_STEADY)) * 1000)
+        self._latest = max(self._latest, self._read())
+        return self._latest
 
     def not_before(self, at: int) -> None:
         self._offset += max(0, at - self.now()) / 1000
+
+    def follow(self, at: int) -> None:
+        """Being ahead may only mean that the word was long under way; being ahead for a minute of words is drift."""
+        ahead = self._read() - at
+        if not self._is_following:
+            self._is_following = True
+            self._latest = 0
+            self._set_back(ahead, at)
+        elif ahead < 0:
+            self._set_back(ahead, at)
+        elif ahead < SET_BACK_MS:
+            self._least_ahead = min(self._least_ahead, ahead)
+            if at - self._watched_since >= DRIFT_WATCHED_MS:
+                self._set_back(self._least_ahead, at)
+
+    def _set_back(self, ahead: int, at: int) -> None:
+        self._offset -= ahead / 1000
+        self._least_ahead, self._watched_since = SET_BACK_MS, at
+
+    def _read(self) -> int:
+        return int((self._offset + time.clock_gettime(_STEADY)) * 1000)
 
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         delay = at / 1000 - self._offset - time.clock_gettime(_STEADY)

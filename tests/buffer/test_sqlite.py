@@ -445,12 +445,12 @@ async def test_long_lists_are_read_in_several_steps(
         for number in range(7):
             tenant = "rare" if number in (3, 6) else "common"
             await say(store, "m1", key=ConversationKey.of(f"c{number}", tenant=tenant), rules=OFF)
-        for claim in await store.claim(5, LEASE_MS):
+        for claim in await store.claim(6, LEASE_MS):
             await store.settle(claim, Answered())
         rare = await conversations_by_pages(store, Query(tenant="rare", limit=1))
         assert [key.conversation for key, _ in rare] == ["c6", "c3"]
         assert len(await conversations_by_pages(store, Query(limit=3))) == 7
-        assert len(await conversations_by_pages(store, Query(limit=1, state="collecting"))) == 2
+        assert len(await conversations_by_pages(store, Query(limit=1, state="collecting"))) == 1
 
 
 async def test_forgetting_a_lot_takes_several_calls(
@@ -471,4 +471,5 @@ async def test_deadlines_are_found_by_the_index(path: str, clock: VirtualClock) 
     async with SqliteStore(path, clock) as store:
         for name, bindings in (("due", (0, 1)), ("next_due", ())):
             plan = store._reader.connection.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", bindings).fetchall()
-            assert all("conversations_due" in str(row[3]) for row in plan), plan
+            steps = [str(row[3]) for row in plan if "TEMP B-TREE FOR LAST TERM" not in str(row[3])]
+            assert all("conversations_due" in step for step in steps), plan

@@ -62,7 +62,7 @@ class _MemoryHistory(History):
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         found = [item for item in self._model.conversations.items() if _matches(query, *item)]
-        found.sort(key=lambda item: (item[1].due_at is None, item[1].due_at or 0))
+        found.sort(key=lambda item: (item[1].due_at is None, item[1].due_at or 0, str(item[0])))
         start = int(query.cursor or 0)
         items = tuple(found[start : start + query.limit])
         more = start + query.limit < len(found)

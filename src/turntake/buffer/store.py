@@ -1,7 +1,7 @@
 """The port: what a store promises. Adapters live beside it and decide nothing of their own."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -14,6 +14,9 @@ from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, Turn
 from turntake.rules.waiting import Rules
 
 T = TypeVar("T")
+
+HORIZON_MS = 1_000
+"""Whoever waits for a deadline looks again after this long at the latest."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -33,6 +36,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     cursor: str = ""
 
 
+class Hint(msgspec.Struct, frozen=True, array_like=True):
+    """Another process set a deadline before the horizon, or stopped running answers (their keys and turns)."""
+
+    due_at: int
+    interrupted: tuple[tuple[str, str], ...] = ()
+
+
 class History(ABC):
     """What happened, and what is going on."""
 
@@ -46,7 +56,7 @@ class History(ABC):
 
     @abstractmethod
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """The conversations that match, those due first first; idle ones come last."""
+        """The conversations that match, those due first first; idle ones come last. A tie goes by the key."""
 
     @abstractmethod
     async def forget(self, before: int) -> int:
@@ -100,7 +110,7 @@ class Store(ABC):
         """Takes up to `limit` due conversations, earliest first, none of which anybody else can hold.
 
         A claim seals the messages waiting at that moment, or takes a sealed turn again whose retry is due or
-        whose lease ran out. It removes nothing.
+        whose lease ran out. It removes nothing. A tie goes by the key.
         """
 
     @abstractmethod
@@ -125,6 +135,11 @@ class Store(ABC):
     @abstractmethod
     async def find(self, key: ConversationKey) -> Snapshot | None:
         """A conversation with its unsettled messages."""
+
+    async def hints(self) -> AsyncIterator[Hint]:
+        """What other processes announce, for as long as one listens. A hint may be lost: then the horizon helps."""
+        return
+        yield
 
     async def __aenter__(self) -> Self:
         return self

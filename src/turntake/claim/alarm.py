@@ -2,9 +2,9 @@
 
 import asyncio
 
+from turntake.buffer.store import HORIZON_MS
 from turntake.clock import Clock, Timer
 
-HORIZON_MS = 1_000
 NEVER = 2**62
 
 

@@ -124,6 +124,11 @@ class Closed(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
     error: str = ""
 
+    @property
+    def is_letter(self) -> bool:
+        """Whether it ended as a dead letter, which stays until somebody retries or discards it."""
+        return self.status in ("dead", "cleared")
+
 
 class Change(NamedTuple):
     """A conversation after a step, and the range of messages that the step closed, if any."""

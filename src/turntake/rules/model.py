@@ -109,8 +109,8 @@ class Model:
 
     def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
         due = sorted(
-            (conversation.due_at, index, key)
-            for index, (key, conversation) in enumerate(self.conversations.items())
+            (conversation.due_at, str(key), key)
+            for key, conversation in self.conversations.items()
             if conversation.due_at is not None and conversation.due_at <= now
         )
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
@@ -216,7 +216,7 @@ class Model:
         if closed is not None:
             self.owners[closed.id] = key
             self.closed[closed.id] = closed
-            if closed.status in ("dead", "cleared"):
+            if closed.is_letter:
                 self.letters[closed.id] = closed
         return change.conversation
 

@@ -43,10 +43,9 @@ _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 def turn_id(key: ConversationKey, head: int, tail: int) -> str:
     """The same messages always make the same id, on every attempt and in every store.
 
-    Its first four digits come from the conversation alone, so that a store in parts knows where to look for it.
+    Its first four digits are the conversation's place, so that a store in parts knows where to look for it.
     """
-    conversation = hashlib.blake2s(str(key).encode(), digest_size=2).hexdigest()
-    return f"turn_{conversation}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
+    return f"turn_{key.place:04x}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
 
 
 def arrival_at(conversation: Conversation, now: int) -> int:

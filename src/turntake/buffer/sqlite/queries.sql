@@ -31,7 +31,7 @@ UPDATE messages SET seq = ? WHERE conversation = ? AND seq = ?;
 DELETE FROM messages WHERE conversation = ? AND seq BETWEEN ? AND ?;
 
 -- due: who is due, earliest first
-SELECT id, key, body FROM conversations WHERE due_at <= ? ORDER BY due_at, id LIMIT ?;
+SELECT id, key, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;
 
 -- put_off: a row that cannot be read is looked at again later
 UPDATE conversations SET due_at = ? WHERE id = ?;
@@ -71,8 +71,8 @@ WHERE letter_at IS NOT NULL AND (letter_at, id) < (?, ?) ORDER BY letter_at DESC
 UPDATE turns SET letter_at = NULL WHERE id = ? AND letter_at IS NOT NULL RETURNING conversation, body;
 
 -- waiting_page: conversations with a deadline, after a place in the list
-SELECT due_at, id, key, body FROM conversations
-WHERE due_at IS NOT NULL AND (due_at, id) > (?, ?) AND (?3 = '' OR state = ?3) ORDER BY due_at, id LIMIT ?4;
+SELECT due_at, key, body FROM conversations
+WHERE due_at IS NOT NULL AND (due_at, key) > (?, ?) AND (?3 = '' OR state = ?3) ORDER BY due_at, key LIMIT ?4;
 
 -- idle_page: conversations without a deadline, after a place in the list
-SELECT id, key, body FROM conversations WHERE id > ? AND due_at IS NULL ORDER BY id LIMIT ?;
+SELECT key, body FROM conversations WHERE key > ? AND due_at IS NULL ORDER BY key LIMIT ?;

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 import apsw
 
+from turntake.buffer.codec import decode_closed, decode_conversation
 from turntake.buffer.sqlite.queries import one, rows
-from turntake.buffer.sqlite.transaction import Transaction, decode_closed, decode_conversation, messages_in
+from turntake.buffer.sqlite.transaction import Transaction, messages_in
 from turntake.buffer.sqlite.writer import Writer
 from turntake.buffer.store import History, Letters, Page, Query
 from turntake.errors import StoreUnavailable
@@ -104,7 +105,7 @@ class SqliteReader:
     def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         """Pages through those with a deadline, then through the idle ones; a filter may need several pages."""
         found: list[tuple[ConversationKey, Conversation]] = []
-        last, cursor = "", query.cursor or "due-0-0"
+        last, cursor = "", query.cursor or "due-0-"
         while cursor:
             page, cursor = self._page(query, cursor)
             for place, key, body in page:
@@ -123,19 +124,18 @@ class SqliteReader:
             raise ValueError("This cursor comes from no listing.")
         with self._snapshot():
             if kind == "due" and query.state != "idle":
-                due_at, _, row = rest.partition("-")
-                found = rows(self.connection, "waiting_page", int(due_at), int(row), query.state, SCANNED_AT_ONCE)
-                page = [(f"due-{due}-{row}", key, body) for due, row, key, body in found]
+                due_at, _, after = rest.partition("-")
+                found = rows(self.connection, "waiting_page", int(due_at), after, query.state, SCANNED_AT_ONCE)
+                page = [(f"due-{due}-{key}", key, body) for due, key, body in found]
             elif query.state in ("", "idle"):
-                after = int(rest) if kind == "idle" else 0
-                found = rows(self.connection, "idle_page", after, SCANNED_AT_ONCE)
-                page = [(f"idle-{row}", key, body) for row, key, body in found]
+                found = rows(self.connection, "idle_page", rest if kind == "idle" else "", SCANNED_AT_ONCE)
+                page = [(f"idle-{key}", key, body) for key, body in found]
                 kind = "idle"
             else:
                 return [], ""
         if len(page) == SCANNED_AT_ONCE:
             return page, page[-1][0]
-        return page, "idle-0" if kind == "due" and query.state == "" else ""
+        return page, "idle-" if kind == "due" and query.state == "" else ""
 
     def _record(self, turn_id: str, row: int, body: bytes | None) -> TurnRecord | None:
         key, conversation = self._owner(row)

@@ -7,9 +7,10 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
+from turntake.buffer.codec import decode_closed, decode_conversation, decode_message, encode
 from turntake.buffer.sqlite.queries import SQL, one, rows, run
 from turntake.rules import turn as step
-from turntake.rules.conversation import Change, Closed, Conversation, Progress, Settlement, Touch
+from turntake.rules.conversation import Change, Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order
 from turntake.rules.model import Append, Appended, Claim, appended
@@ -19,11 +20,6 @@ CLOCK_NOTED_MS = 1_000
 UNREADABLE_MS = 60_000
 
 log = logging.getLogger("turntake")
-
-_encode = msgspec.msgpack.Encoder().encode
-decode_conversation = msgspec.msgpack.Decoder(Conversation).decode
-decode_closed = msgspec.msgpack.Decoder(Closed).decode
-_decode_message = msgspec.msgpack.Decoder(Message).decode
 
 
 class Loaded:
@@ -62,7 +58,7 @@ class Transaction:
             if loaded.is_changed:
                 conversation = loaded.conversation
                 changed.append(
-                    (loaded.row, str(loaded.key), conversation.state, conversation.due_at, _encode(conversation))
+                    (loaded.row, str(loaded.key), conversation.state, conversation.due_at, encode(conversation))
                 )
                 loaded.is_changed = False
         if changed:
@@ -130,7 +126,7 @@ class Transaction:
         loaded = self._load(key) or self._new(key)
         before = loaded.conversation
         at = step.arrival_at(before, self.now)
-        row = (loaded.row, before.next_seq, message.id, at, _encode(message))
+        row = (loaded.row, before.next_seq, message.id, at, encode(message))
         if one(self._connection, "add_message", *row) is None:
             return appended(before, "duplicate")
         change = step.receive(before, arrival.rules, at, arrival.agent)
@@ -192,8 +188,8 @@ class Transaction:
     def _put(self, loaded: Loaded, change: Change) -> Conversation:
         closed = change.closed
         if closed is not None:
-            letter_at = closed.at if closed.status in ("dead", "cleared") else None
-            row = (loaded.row, closed.head, closed.tail, closed.id, closed.at, letter_at, _encode(closed))
+            letter_at = closed.at if closed.is_letter else None
+            row = (loaded.row, closed.head, closed.tail, closed.id, closed.at, letter_at, encode(closed))
             run(self._connection, "close_turn", *row)
         self._keep(loaded, change.conversation)
         return change.conversation
@@ -209,6 +205,6 @@ class Transaction:
 def messages_in(connection: apsw.Connection, row: int, head: int, tail: int) -> tuple[Message, ...]:
     """The stored messages of a range, by number."""
     return tuple(
-        replace(_decode_message(payload), seq=seq, received_at=received_at)
+        replace(decode_message(payload), seq=seq, received_at=received_at)
         for seq, received_at, payload in rows(connection, "messages", row, head, tail)
     )

@@ -1,0 +1,1 @@
+"""Conversations on Redis or Valkey: one server, Sentinel or Cluster."""

@@ -1,0 +1,60 @@
+"""The names of everything a shard holds. A shard's names share one hash tag, so a cluster keeps them together.
+
+turntake:meta                   how many shards there are, and the format
+turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
+turntake:{s3}:closed            closed turns by the time they closed
+turntake:{s3}:letters           dead letters by the same
+turntake:{s3}:counts            messages ever added, the latest time seen
+turntake:{s3}:done:<request>    which drafts of a call were taken; the only name with an expiry
+turntake:{s3}:c:<key>           a conversation: v version, b body, o first open number, n next number,
+                                m<seq> a message, i<id> an id it holds
+turntake:{s3}:h:<key>           a conversation's turns by their first message
+turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
+"""
+
+from functools import lru_cache
+
+from turntake.rules.conversation import Closed, SealedTurn
+from turntake.rules.key import ConversationKey
+
+MEMBER_DIGITS = 12
+
+
+class Shard:
+    """One part of the data."""
+
+    def __init__(self, prefix: str, number: int) -> None:
+        self.number = number
+        self._tag = f"{prefix}:{{s{number}}}:"
+        self.due = f"{self._tag}due"
+        self.closed = f"{self._tag}closed"
+        self.letters = f"{self._tag}letters"
+        self.counts = f"{self._tag}counts"
+        self.conversations = f"{self._tag}c:"
+        self.turn_rows = f"{self._tag}t:"
+
+    def done(self, request: str) -> str:
+        return f"{self._tag}done:{request}"
+
+    def conversation(self, key: ConversationKey | str) -> str:
+        return f"{self._tag}c:{key}"
+
+    def turns(self, key: ConversationKey | str) -> str:
+        return f"{self._tag}h:{key}"
+
+    def turn(self, turn_id: str) -> str:
+        return f"{self._tag}t:{turn_id}"
+
+
+@lru_cache(8_192)
+def place_of(turn_id: str) -> int | None:
+    """The place of the conversation that a turn belongs to; None if this is no turn's id."""
+    try:
+        return int(turn_id.removeprefix("turn_")[:4], 16)
+    except ValueError:
+        return None
+
+
+def member(turn: Closed | SealedTurn) -> str:
+    """A turn in its conversation's index: of those with the same first message, the longest sorts last."""
+    return f"{turn.tail:0{MEMBER_DIGITS}}{turn.id}"

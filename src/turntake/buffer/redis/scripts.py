@@ -1,0 +1,75 @@
+"""The scripts, by name. They are sent by their digest, and in full to a server that does not have them."""
+
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import MovedError, NoScriptError
+
+from turntake.buffer.redis.client import Client
+
+
+class Script:
+    """One `.lua` file beside this one."""
+
+    def __init__(self, name: str) -> None:
+        self._text = (resources.files(__package__) / f"{name}.lua").read_text()
+        self._digest = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
+
+    async def __call__(self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
+        try:
+            return await client.evalsha(self._digest, len(keys), *keys, *args)
+        except NoScriptError:
+            return await client.eval(self._text, len(keys), *keys, *args)
+
+    async def replicated(
+        self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int], replicas: int, within_ms: int
+    ) -> tuple[Any, bool]:
+        """The answer, and whether so many replicas had it in time. WAIT speaks of its own connection's writes only."""
+        wait = ("WAIT", replicas, within_ms)
+        for command in (("EVALSHA", self._digest), ("EVAL", self._text)):
+            try:
+                answer, reached = await _on_one_connection(client, keys[0], (*command, len(keys), *keys, *args), wait)
+                return answer, reached >= replicas
+            except NoScriptError:
+                continue
+        raise NoScriptError(f"The server does not keep the script {self._digest}.")
+
+
+async def _on_one_connection(client: Client, key: str, *commands: tuple[Any, ...]) -> list[Any]:
+    if isinstance(client, Redis):
+        async with client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = await pipeline.execute()
+            return answers
+    try:
+        return await _on_one_node(client, key, *commands)
+    except MovedError:
+        await client.exists(key)  # learns where the slots are now
+        return await _on_one_node(client, key, *commands)
+
+
+async def _on_one_node(client: Client, key: str, *commands: tuple[Any, ...]) -> list[Any]:
+    node = client.get_node_from_key(key)
+    if node is None:
+        raise MovedError("0 unknown:0")
+    connection = node.acquire_connection()
+    try:
+        await connection.connect()
+        answers = []
+        for command in commands:
+            await connection.send_command(*command)
+            answers.append(await node.parse_response(connection, str(command[0])))
+        return answers
+    finally:
+        node.release(connection)
+
+
+SWAP = Script("swap")
+TAKE = Script("take")
+MEND = Script("mend")
+MEND_TURNS = Script("mend_turns")
+FORGET = Script("forget")

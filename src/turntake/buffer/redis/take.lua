@@ -1,0 +1,28 @@
+#!lua
+-- Offers conversations that are still due, with their rows and open messages, and puts their deadlines off for a
+-- moment, so that other workers look elsewhere. Whoever then dies costs that moment; the row itself is untouched.
+--
+-- KEYS  1 the shard's due   then a row each
+-- ARGV  1 the caller's time  2 put off until  3 the most messages of each   then a conversation key each
+-- Answers {time, then for each that is due: its number, version, body, first open number, {payloads}}
+
+local time = redis.call('TIME')
+local answer = {time[1] * 1000 + math.floor(time[2] / 1000)}
+local now, most = tonumber(ARGV[1]), tonumber(ARGV[3])
+for number = 1, #KEYS - 1 do
+    local score = redis.call('ZSCORE', KEYS[1], ARGV[3 + number])
+    if score and tonumber(score) <= now then
+        local row = KEYS[1 + number]
+        local held = redis.call('HMGET', row, 'v', 'b', 'o', 'n')
+        local first, next_seq = tonumber(held[3] or 1), tonumber(held[4] or 1)
+        local fields = {}
+        for seq = first, math.min(next_seq, first + most) - 1 do fields[#fields + 1] = 'm' .. seq end
+        redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3 + number])
+        answer[#answer + 1] = number
+        answer[#answer + 1] = tonumber(held[1] or 0)
+        answer[#answer + 1] = held[2] or ''
+        answer[#answer + 1] = first
+        answer[#answer + 1] = #fields > 0 and redis.call('HMGET', row, unpack(fields)) or {}
+    end
+end
+return answer

@@ -1,0 +1,176 @@
+"""Operations on conversations, gathered for as long as one write is under way and then written together."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from turntake.buffer.shared.draft import Draft, Row
+from turntake.buffer.shared.shelf import Refusal, Shelf
+from turntake.buffer.store import HORIZON_MS, Hint
+from turntake.clock import Clock
+from turntake.errors import StoreUnavailable
+from turntake.rules.key import ConversationKey
+
+LARGEST_BATCH = 200
+LONGEST_QUEUE = 50_000
+REMEMBERED = 10_000
+ROUNDS = 200
+
+T = TypeVar("T")
+Operation = Callable[[Draft], Any]
+Answer = Callable[[Any], None]
+
+
+class Job:
+    """The operations waiting for one conversation, and whom to answer."""
+
+    __slots__ = ("answers", "draft", "is_fresh", "key", "known", "operations", "row")
+
+    def __init__(self, key: ConversationKey) -> None:
+        self.key = key
+        self.row = Row()
+        self.is_fresh = False
+        self.known: frozenset[str] = frozenset()
+        self.operations: list[tuple[Operation, asyncio.Future[Any]]] = []
+        self.answers: list[Any] = []
+        self.draft = Draft(key, self.row, 0)
+
+    def decide(self, now: int) -> bool:
+        """Whether there is something to write or, since nobody was asked yet, to compare."""
+        try:
+            self.draft = Draft(self.key, self.row, now, self.known)
+            self.answers = [operation(self.draft) for operation, _ in self.operations]
+            self.draft.encode()
+        except Exception as error:
+            self.fail(error)
+            return False
+        if self.is_fresh and not self.draft.is_changed:
+            self.succeed()
+            return False
+        return True
+
+    def learn(self, refusal: Refusal) -> None:
+        self.row, self.known = refusal.row, self.known | refusal.known
+        self.is_fresh = self.is_fresh or refusal.is_read
+
+    def succeed(self) -> None:
+        for (_, future), answer in zip(self.operations, self.answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    def fail(self, error: Exception) -> None:
+        for _, future in self.operations:
+            if not future.done():
+                future.set_exception(error)
+
+
+class Lane:
+    """One write at a time. It decides on the row it wrote last and asks nobody first: if another process wrote
+    meanwhile the store refuses, says what it has, and the operations are decided again on that."""
+
+    def __init__(self, shelf: Shelf, number: int, clock: Clock) -> None:
+        self._shelf = shelf
+        self._number = number
+        self._clock = clock
+        self._waiting: deque[tuple[ConversationKey, Operation, asyncio.Future[Any]]] = deque()
+        self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
+        self._flight: asyncio.Task[None] | None = None
+        self._hinted_at = 0
+        self._is_closed = False
+
+    def submit(
+        self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
+    ) -> asyncio.Future[T]:
+        """The operation's answer, once it is stored. It may be run several times, each on a newer row."""
+        if self._is_closed:
+            raise StoreUnavailable("The store is closed.")
+        if is_new and len(self._waiting) > LONGEST_QUEUE:
+            raise StoreUnavailable("Too many writes are waiting for the store; nothing was accepted, so send it later.")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append((key, operation, future))
+        if self._flight is None:
+            self._flight = asyncio.create_task(self._fly())
+        return future
+
+    def remember(self, key: ConversationKey, row: Row) -> None:
+        self._rows[key] = row
+        self._rows.move_to_end(key)
+        if len(self._rows) > REMEMBERED:
+            self._rows.popitem(last=False)
+
+    async def close(self) -> None:
+        """Waits for what is under way."""
+        self._is_closed = True
+        while self._flight is not None:
+            await asyncio.wait([self._flight])
+
+    async def _fly(self) -> None:
+        try:
+            while self._waiting:
+                await self._write(self._next_jobs())
+        finally:
+            self._flight = None
+
+    def _next_jobs(self) -> list[Job]:
+        jobs: dict[ConversationKey, Job] = {}
+        while self._waiting and len(jobs) < LARGEST_BATCH:
+            key, operation, future = self._waiting.popleft()
+            job = jobs.get(key)
+            if job is None:
+                job = jobs[key] = Job(key)
+                job.row = self._rows.get(key, job.row)
+            job.operations.append((operation, future))
+        return list(jobs.values())
+
+    async def _write(self, jobs: list[Job]) -> None:
+        try:
+            for _ in range(ROUNDS):
+                jobs = await self._round(jobs)
+                if not jobs:
+                    return
+            raise StoreUnavailable("Too many processes write to one conversation at once; send it again.")
+        except Exception as error:
+            self._fail(jobs, error)
+
+    async def _round(self, jobs: list[Job]) -> list[Job]:
+        """Decides and writes; returns those that must be decided again."""
+        now = self._clock.now()
+        written = [job for job in jobs if job.decide(now)]
+        if not written:
+            return []
+        drafts = [job.draft for job in written]
+        refusals = await self._shelf.swap(self._number, drafts, self._hint(drafts, now))
+        again = []
+        for job, refusal in zip(written, refusals, strict=True):
+            if refusal is None:
+                self.remember(job.key, job.draft.written)
+                job.succeed()
+            else:
+                job.learn(refusal)
+                again.append(job)
+        return again
+
+    def _hint(self, drafts: list[Draft], now: int) -> Hint | None:
+        """Workers elsewhere look again within the horizon; only what is due before that needs a word.
+
+        Whoever wakes for one hint sees everything, so while one is ahead, later deadlines need none.
+        """
+        stopped = tuple((str(d.key), c.id) for d in drafts for c in d.closed if c.status == "interrupted")
+        due = [d.conversation.due_at for d in drafts if d.is_changed and d.conversation.due_at is not None]
+        soonest = min(due, default=now + HORIZON_MS)
+        if not stopped and (soonest >= now + HORIZON_MS or now < self._hinted_at <= soonest):
+            return None
+        self._hinted_at = soonest
+        return Hint(soonest, stopped)
+
+    def _fail(self, jobs: list[Job], error: Exception) -> None:
+        """What waited behind a server that does not answer would only wait in vain."""
+        for job in jobs:
+            self._rows.pop(job.key, None)
+            job.fail(error)
+        if isinstance(error, StoreUnavailable):
+            while self._waiting:
+                _, _, future = self._waiting.popleft()
+                if not future.done():
+                    future.set_exception(error)
