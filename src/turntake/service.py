@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("turntake")
 
 H = TypeVar("H", bound=Handler)
+Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
+SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 DAY_MS = 24 * 3_600_000
 JANITOR_MS = 60_000
 
@@ -71,14 +74,19 @@ class TurnTake:
         rules: Rules | str = Rules(),  # noqa: B008 - a frozen value
         agent: Sink | Handler | None = None,
         outbound: Outbound | None = None,
-        role: Literal["all", "accept", "work"] = "all",
+        role: Role = "all",
         concurrency: int = 100,
         lease_ms: int = 60_000,
         keep_ms: int = 8 * DAY_MS,
         shutdown_ms: int = 10_000,
         clock: Clock | None = None,
     ) -> None:
-        """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it."""
+        """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it.
+
+        `role` says what happens here of itself: "accept" never claims a turn and needs no agent; "work" takes no
+        messages over HTTP. `receive` and `accept` buffer messages in every role: a handler may write to another
+        conversation.
+        """
         self.clock = clock or SystemClock()
         self.events = Events()
         self._announcer = Announcer(self.events, self.clock)
@@ -93,6 +101,8 @@ class TurnTake:
         self._shutdown_ms = shutdown_ms
         self._store: Store | None = None
         self._worker: Worker | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self.is_draining = False
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -125,17 +135,28 @@ class TurnTake:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.drain()
         try:
-            if self._worker is not None:
-                await self._worker.stop(self._shutdown_ms)
+            if self._stopping is not None:
+                await self._stopping
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._tasks.clear()
-            self._worker = None
+            self._worker = self._stopping = None
+            self.is_draining = False
             self._store = None
             await self._stack.aclose()
+
+    def drain(self) -> None:
+        """From now on nothing more is claimed; answers under way may finish, the rest is handed back.
+
+        What arrives is still buffered, for others or for the next start. Leaving `async with` drains first.
+        """
+        self.is_draining = True
+        if self._worker is not None and self._stopping is None:
+            self._stopping = asyncio.create_task(self._worker.stop(self._shutdown_ms), name="turntake-drain")
 
     @property
     def is_running(self) -> bool:
@@ -219,6 +240,14 @@ class TurnTake:
             )
             self._worker.start()
             self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
+            self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
+
+    async def _listen(self, worker: Worker) -> None:
+        """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""
+        async for hint in self.store.hints():
+            self._alarm.ring(hint.due_at)
+            for key, turn_id in hint.interrupted:
+                worker.interrupt(ConversationKey.parse(key), turn_id)
 
     async def _forget(self) -> None:
         """Drops settled turns once they are older than `keep_ms`, a little at a time."""
@@ -267,9 +296,19 @@ def checked(key: ConversationKey) -> ConversationKey:
 
 def open_store(url: str, clock: Clock) -> Store:
     """The store behind a URL, ready for `async with`."""
-    scheme = url.partition(":")[0]
-    store: Store = plugins.load("stores", scheme).open(url, clock)
+    store: Store = store_kind(url).open(url, clock)
     return store
+
+
+def store_kind(url: str) -> Any:
+    """The class of the store behind a URL. What is no URL is not repeated, since it may hold a password."""
+    scheme = SCHEME.match(url)
+    if scheme is None:
+        raise ConfigurationError(
+            "The store is no URL: write sqlite:///turntake.db, redis://host:6379/0 or postgresql://user@host/database "
+            "(`host=… user=…` is not read)."
+        )
+    return plugins.load("stores", scheme[1])
 
 
 def _as_sink(agent: Sink | Callable[..., Any]) -> Sink:

@@ -47,7 +47,7 @@ def test_the_lifespan_runs_turns() -> None:
     turns = TurnTake("memory://", agent=Echo())
     with talking(turns) as client:
         assert turns.is_running
-        assert client.get("/readyz").json() == {"status": "ok"}
+        assert client.get("/readyz").json() == {"status": "ok", "role": "all"}
     assert not turns.is_running
 
 

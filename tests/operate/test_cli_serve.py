@@ -137,6 +137,7 @@ def test_serving_loads_only_what_it_needs(tmp_path: Path) -> None:
         (["--agent", "nobody:answer"], "There is no module 'nobody'"),
         (["--store", "sqlite:///no/such/folder/t.db"], "Cannot open the SQLite file no/such/folder/t.db"),
         (["--store", "mysql://x"], "There is no store called 'mysql'"),
+        (["--store", "host=db user=me password=x"], "The store is no URL: write sqlite:///turntake.db"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--prot", "1"], "Unknown option: --prot. Did you mean --port? Try: turntake serve --help"),
         (["--host", "256.1.1.1"], "needs an API key"),
@@ -160,11 +161,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_banner_at_a_terminal(tmp_path: Path) -> None:
-    """Where to find it, what it keeps, and a line to try."""
+def banner(folder: Path, *flags: str) -> str:
+    """What `turntake serve` says at a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command("serve", "--port", "0"), cwd=tmp_path, env=environment(), stdout=theirs, stderr=subprocess.DEVNULL
+        command("serve", "--port", "0", *flags), cwd=folder, env=environment(), stdout=theirs, stderr=subprocess.DEVNULL
     )
     with process, os.fdopen(ours, errors="replace") as terminal:
         os.close(theirs)
@@ -173,7 +174,24 @@ def test_banner_at_a_terminal(tmp_path: Path) -> None:
             lines.append(terminal.readline())
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
-    banner = "".join(lines)
-    assert "is listening on http://127.0.0.1:" in banner
-    assert "sqlite:///turntake.db" in banner
-    assert "curl http://127.0.0.1:" in banner
+    return "".join(lines)
+
+
+def test_banner_at_a_terminal(tmp_path: Path) -> None:
+    """Where to find it, what it keeps and does, and a line to try."""
+    said = banner(tmp_path)
+    assert "is listening on http://127.0.0.1:" in said
+    assert "sqlite:///turntake.db" in said
+    assert "role   all: accepts messages and works on turns" in said
+    assert "turntake send --follow " in said
+    assert "curl http://127.0.0.1:" in said
+
+
+def test_the_banner_promises_only_what_the_role_does(tmp_path: Path) -> None:
+    """Answers cannot be followed where none are given, and nothing is sent where nothing is taken."""
+    accepting = banner(tmp_path, "--role", "accept")
+    assert "role   accept: only accepts messages" in accepting
+    assert "turntake send --url" in accepting
+    working = banner(tmp_path, "--role", "work")
+    assert "role   work: only works on turns" in working
+    assert "curl" not in working

@@ -13,10 +13,11 @@ import apsw
 import pytest
 
 from turntake.buffer.sqlite.schema import connect, migrate
+from turntake.checks import Check
 from turntake.clock import SystemClock
 from turntake.operate import doctor
 from turntake.operate.cli import main
-from turntake.operate.doctor import Check
+from turntake.operate.examine_sqlite import disk, sqlite_checks
 from turntake.testing.clock import VirtualClock
 
 Output = pytest.CaptureFixture[str]
@@ -109,6 +110,7 @@ def test_a_config_with_a_password_that_everybody_can_read(capsys: Output, free: 
         (["--host", "0.0.0.0"], "access", "needs an API key"),
         (["--store", "mysql://x"], "store", "There is no store called 'mysql'"),
         (["--store", "sqlite:///no/such/t.db"], "store", "there is no folder"),
+        (["--store", "host=db password=hunter2"], "store", "The store is no URL: write sqlite:///turntake.db"),
     ],
 )
 def test_problems_are_found(capsys: Output, free: str, flags: list[str], what: str, says: str) -> None:
@@ -136,7 +138,7 @@ def test_an_existing_store_is_described_and_left_alone(tmp_path: Path) -> None:
     connection = connect(str(path))
     migrate(connection)
     connection.close()
-    (check,) = about(doctor.store(f"sqlite:///{path}"), "store")
+    (check,) = about(sqlite_checks(path), "store")
     assert check.mark == "ok"
     assert "schema 1, journal_mode wal, synchronous full" in check.says
 
@@ -146,14 +148,14 @@ def test_a_store_of_a_later_release(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA user_version = 999")
     connection.close()
-    (check,) = about(doctor.store(f"sqlite:///{path}"), "store")
+    (check,) = about(sqlite_checks(path), "store")
     assert check.mark == "fail"
     assert "install a newer turntake" in check.says
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.db").write_text("not a database" * 1000)
-    (check,) = about(doctor.store(f"sqlite:///{tmp_path / 't.db'}"), "store")
+    (check,) = about(sqlite_checks(tmp_path / "t.db"), "store")
     assert check.mark == "fail"
     assert "does not open as a database" in check.says
 
@@ -162,7 +164,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, mark: str) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    assert doctor._disk(tmp_path).mark == mark
+    assert disk(tmp_path).mark == mark
 
 
 def test_a_clock_that_is_behind() -> None:

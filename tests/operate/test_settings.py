@@ -195,12 +195,27 @@ def test_secrets_come_from_the_environment_or_a_file() -> None:
         ("agent_secret", "", "not set"),
         ("store", "redis://me:pass@host/0?password=x", "redis://me:…@host/0?…"),
         ("store", "sqlite:///turntake.db", "sqlite:///turntake.db"),
+        ("store", "redis://:pass@host", "redis://:…@host"),
+        ("store", "rediss://me:pass@host:6380/0", "rediss://me:…@host:6380/0"),
+        ("store", "valkey://host:6379/0?prefix=t", "valkey://host:6379/0?…"),
+        ("store", "redis+sentinel://me:pass@h1:1,h2:2/main", "redis+sentinel://me:…@h1:1,h2:2/main"),
+        ("store", "redis+sentinel://me:pass@h1:1,you:pass@h2:2/main", "redis+sentinel://me:…@h2:2/main"),
+        ("store", "postgresql://me:pass@host/db?password=pass&sslpassword=pass", "postgresql://me:…@host/db?…"),
+        ("store", "postgresql:///db?host=/run&password=pass:pass@pass", "postgresql:///db?…"),
+        ("store", "postgresql://host?password=pass/pass", "postgresql://host?…"),
+        ("store", "redis://:pass/pass?pass@pass@host", "redis://:…@host"),
+        ("store", "me:pass@host", "me:…@host"),
+        ("store", "host=h password=pass dbname=d", "host=h password=… dbname=d"),
+        ("store", r"sslpassword = 'it\'s pass' PASSWORD=pa\ ss user=me", "sslpassword = … PASSWORD=… user=me"),
+        ("store", "host=h password=pass://pass", "host=h password=…"),
+        ("agent", "https://me:pass@host/a?token=pass", "https://me:…@host/a?…"),
         ("agent", "a:b", "a:b"),
         ("rules.enabled", True, "true"),
     ],
 )
 def test_what_people_see_of_a_value(key: str, value: object, seen: str) -> None:
     assert shown(BY_KEY[key], value) == seen
+    assert "pass" not in seen.replace("password", "")
 
 
 def test_names_everywhere() -> None:

@@ -19,7 +19,7 @@ from turntake.operate.api.health import Readiness, healthz
 from turntake.operate.api.letters import DeadLetters
 from turntake.operate.api.openapi import openapi
 from turntake.operate.api.turns import Turns
-from turntake.operate.door import Door, LocalOnly
+from turntake.operate.door import Door, LocalOnly, Reception
 from turntake.operate.welcome import Welcome, asset
 from turntake.service import TurnTake
 
@@ -56,19 +56,18 @@ def create(
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
     events = EventStream(turns)
-    walls = [
-        Middleware(Door, turns, tuple(api_keys)),
-        Middleware(Guard, turns.clock, max_body_bytes, receive_ms),
-    ]
+    door = Middleware(Door, turns, tuple(api_keys))
+    guard = Middleware(Guard, turns.clock, max_body_bytes, receive_ms)
+    walls, incoming = [door, guard], [door, Middleware(Reception, turns), guard]
     outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)]
     app = Service(
-        routes=[*_private(turns, events, walls), *_public(turns, bool(api_keys))],
+        routes=[*_incoming(turns, incoming), *_private(turns, events, walls), *_public(turns, bool(api_keys))],
         middleware=outer,
         exception_handlers={HTTPException: not_served},
         lifespan=lambda app: _running(turns, events),
     )
     app.walls = len(outer)
-    app.busiest = behind([*outer, *walls], Messages(turns))
+    app.busiest = behind([*outer, *incoming], Messages(turns))
     app.router.redirect_slashes = False
     app.state.turns = turns
     app.state.events = events
@@ -82,11 +81,16 @@ def behind(walls: Sequence[Middleware], app: ASGIApp) -> ASGIApp:
     return app
 
 
-def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:
-    endpoints = [*Conversations(turns).endpoints(), *Turns(turns).endpoints(), *DeadLetters(turns).endpoints()]
+def _incoming(turns: TurnTake, walls: list[Middleware]) -> list[BaseRoute]:
     return [
         Route(BUSIEST, Messages(turns), methods=["POST"], middleware=walls),
         Route("/v1/activity", Activity(turns), methods=["POST"], middleware=walls),
+    ]
+
+
+def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:
+    endpoints = [*Conversations(turns).endpoints(), *Turns(turns).endpoints(), *DeadLetters(turns).endpoints()]
+    return [
         Route("/v1/events", events, methods=["GET"], middleware=walls),
         *(Route(e.path, e.answer, methods=e.methods, middleware=walls) for e in endpoints),
     ]

@@ -1,44 +1,33 @@
 """Looks an installation over before it matters. It opens what serving would open, and changes nothing."""
 
 import http.client
-import os
 import platform
-import shutil
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple
 
-from turntake import plugins
+from turntake.checks import Check
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
+from turntake.operate import stores
 from turntake.operate.settings import SETTINGS, Settings, without_password
 
 SQLITE_WANTED = (3, 51, 3)
-DISK_LITTLE_BYTES = 1 << 30
-DISK_NOTHING_BYTES = 100 << 20
 YEAR_2026 = 1_767_225_600_000
 DAY_MS = 86_400_000
 PROBE_S = 2.0
 
 
-class Check(NamedTuple):
-    """One finding, in a sentence. `warn` deserves a thought, `fail` must be mended."""
-
-    mark: Literal["ok", "warn", "fail"]
-    about: str
-    says: str
-
-
-def examine(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Iterator[Check]:
-    """All findings about a set-up whose settings could be read."""
-    yield from machine(clock)
-    yield from configuration(settings, environ)
-    yield from store(settings("store"))
-    yield from agent(settings)
-    yield from door(settings)
+async def examine(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AsyncIterator[Check]:
+    """All findings about a set-up whose settings could be read, each as soon as it is made."""
+    for check in (*machine(clock), *configuration(settings, environ)):
+        yield check
+    async for check in stores.examine(settings("store"), clock):
+        yield check
+    for check in (*agent(settings), *door(settings)):
+        yield check
 
 
 def machine(clock: Clock) -> Iterator[Check]:
@@ -69,71 +58,6 @@ def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Ch
         path = environ.get(f"{setting.env}_FILE")
         if setting.is_secret and path and _is_open(Path(path)):
             yield Check("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
-
-
-def store(url: str) -> Iterator[Check]:
-    """Whether the store would open, and how safe it is."""
-    scheme = url.partition(":")[0]
-    if scheme == "memory":
-        yield Check("warn", "store", "memory:// forgets everything when the server stops; use sqlite:/// to keep it")
-        return
-    try:
-        plugins.load("stores", scheme)
-    except TurntakeError as error:
-        yield Check("fail", "store", str(error))
-        return
-    if scheme == "sqlite":
-        yield from _sqlite(Path(url.removeprefix("sqlite:///")).absolute())
-    else:
-        yield Check("ok", "store", f"{without_password(url)} (not opened)")
-
-
-def _sqlite(path: Path) -> Iterator[Check]:
-    from turntake.buffer.sqlite.store import refuse_network
-
-    folder = path.parent
-    if not folder.is_dir():
-        yield Check("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
-        return
-    try:
-        refuse_network(path)
-        yield Check("ok", "store", _contents(path))
-    except (TurntakeError, OSError) as error:
-        yield Check("fail", "store", str(error))
-        return
-    yield _disk(folder)
-
-
-def _contents(path: Path) -> str:
-    """What the file holds. Raises OSError that says what is wrong with it."""
-    import apsw
-
-    from turntake.buffer.sqlite.schema import migrations, schema_version
-
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise OSError(f"{path} cannot be written by this user")
-    if not path.exists():
-        return f"{path} will be created"
-    try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        found, known = schema_version(connection), migrations()[-1][0]
-        (journal,) = connection.execute("PRAGMA journal_mode").fetchone() or ("?",)
-        connection.close()
-    except apsw.Error as error:
-        raise OSError(f"{path} does not open as a database: {error}") from None
-    if found > known:
-        raise OSError(f"{path} has schema {found}, this release knows {known}: install a newer turntake")
-    after = "" if found == known else f", {known} after the next start"
-    # Serving sets both itself on every connection; the file remembers only the first.
-    return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
-
-
-def _disk(folder: Path) -> Check:
-    free = shutil.disk_usage(folder).free
-    says = f"{free / (1 << 30):.1f} GB free on the disk of {folder}"
-    if free < DISK_NOTHING_BYTES:
-        return Check("fail", "disk", f"{says}: make room, or nothing can be accepted")
-    return Check("warn" if free < DISK_LITTLE_BYTES else "ok", "disk", says)
 
 
 def agent(settings: Settings) -> Iterator[Check]:

@@ -34,6 +34,26 @@ class Door:
         await self._app(scope, receive, send)
 
 
+class Reception:
+    """In front of what takes messages in: where the role is only to work, they are sent elsewhere.
+
+    The refusal is one that senders try again after, so that a wrong address costs time and no message.
+    """
+
+    def __init__(self, app: ASGIApp, turns: TurnTake) -> None:
+        self._app = app
+        self._turns = turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._turns.role == "work":
+            detail = (
+                "This process has the role `work` and takes no messages; nothing was accepted. "
+                "Send them to a process with the role `accept` or `all`."
+            )
+            raise Problem(503, detail, headers={"Retry-After": "1"})
+        await self._app(scope, receive, send)
+
+
 class LocalOnly:
     """In front of everything while there are no keys: no other site's page comes in, whatever name led it here."""
 

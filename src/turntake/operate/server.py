@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 import signal
 import socket
 import sys
@@ -32,7 +33,8 @@ def nothing() -> None:
 class Server(uvicorn.Server):
     """Made and run on one event loop. `on_ready` hears when requests are answered, `on_stop` that they soon are not.
 
-    `on_stop` is the moment to end responses that never end by themselves.
+    Told to stop, it calls `on_drain` at once and goes on answering for `drain_s`, or until it is told again: a load
+    balancer has to notice first. Then comes `on_stop`, the moment to end responses that never end by themselves.
     A guest in somebody else's loop leaves signals to them.
     """
 
@@ -43,6 +45,8 @@ class Server(uvicorn.Server):
         on_ready: Action = nothing,
         on_stop: Action = nothing,
         *,
+        on_drain: Action = nothing,
+        drain_s: float = 0,
         is_guest: bool = False,
     ) -> None:
         super().__init__(
@@ -61,19 +65,25 @@ class Server(uvicorn.Server):
         )
         self._is_guest = is_guest
         self._on_ready, self._on_stop = on_ready, on_stop
+        self._on_drain, self._drain_s = on_drain, drain_s
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
-
     async def main_loop(self) -> None:
         """uvicorn's looks ten times a second whether to stop; once is enough for the Date header of responses."""
-        while not await self.on_tick(0):
+        self._on_ready()
+        await self._serve_until(math.inf)
+        self._stopping.clear()
+        self._on_drain()
+        await self._serve_until(self._loop.time() + self._drain_s)
+
+    async def _serve_until(self, end: float) -> None:
+        """Or until told to stop."""
+        # Not uvicorn's flag: a signal sets it a moment before the event, and would then count twice.
+        while not self._stopping.is_set() and (left := end - self._loop.time()) > 0:
+            await self.on_tick(0)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), TICK_S)
+                await asyncio.wait_for(self._stopping.wait(), min(left, TICK_S))
 
     def stop(self) -> None:
         """Stops as a signal would: no new requests, those under way may finish."""

@@ -3,6 +3,7 @@
 A value comes from the first of: a flag, the environment, the TOML file, a preset, the default.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +12,10 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import msgspec
 
 from turntake.rules.waiting import PRESETS, Milliseconds, Rules
-from turntake.service import DAY_MS, DEFAULT_STORE
+from turntake.service import DAY_MS, DEFAULT_STORE, SCHEME, Role
 
 PREFIX = "TURNTAKE_"
+_PASSWORD = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)+)", re.IGNORECASE)
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Slots = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -77,12 +79,18 @@ def _rule_settings() -> tuple[Setting, ...]:
 
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("", "store", str, DEFAULT_STORE, "Where messages are kept: sqlite:///path/to/file.db or memory://."),
+    Setting(
+        "",
+        "store",
+        str,
+        DEFAULT_STORE,
+        "Where messages are kept: sqlite:///file.db, redis://..., postgresql://... or memory://.",
+    ),
     Setting("", "agent", str, "echo", "Who answers: echo, module:function, module:turns, or an http(s) URL."),
     Setting("", "public_url", str, "", "The address at which others reach this server."),
     Setting("", "host", str, "127.0.0.1", "The address to listen on; other than loopback needs API keys."),
     Setting("", "port", Port, 8080, "The port to listen on; 0 takes a free one."),
-    Setting("", "role", Literal["all", "accept", "work"], "all", "Only accept messages, only work on turns, or both."),
+    Setting("", "role", Role, "all", "Only accept messages, only work on turns, or both."),
     Setting("", "api_keys", tuple[str, ...], (), "The keys that /v1 accepts, separated by commas.", True),
     Setting("", "agent_secret", str, "", "Signs the requests to an HTTP agent (whsec_...).", True),
     Setting("rules", "preset", Literal["", *sorted(PRESETS)], "", "Rules to start from; those set below override it."),
@@ -93,6 +101,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("history", "keep_ms", Kept, 8 * DAY_MS, "How long settled turns are kept."),
     Setting("http", "body_bytes", Bytes, 1_048_576, "The longest request body that is accepted."),
     Setting("http", "receive_ms", Wait, 10_000, "How long a request body may take to arrive."),
+    Setting("http", "drain_ms", Milliseconds, 0, "How long a stopping server still serves while /readyz says 503."),
     Setting("http_agent", "timeout_ms", Wait, 120_000, "How long an HTTP agent may take to respond."),
     Setting("http_agent", "complete_within_ms", Wait, 600_000, "How long an agent that said 202 has to complete."),
     Setting("generic", "callback_url", str, "", "Where replies to the generic channel are posted."),
@@ -160,12 +169,13 @@ def shown(setting: Setting, value: Any) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL without its password and query, which may hold one too; other texts as they are."""
-    if "://" not in url:
-        return url
-    scheme, _, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
+    """The URL without its password and query, which may hold one too, or libpq's `password=…` without its value.
+
+    A password may hold any character, and somebody may have forgotten to escape it: all up to the last `@` goes.
+    """
+    found = SCHEME.match(url)
+    start, rest = (found[0], url[found.end() :]) if found else ("", _PASSWORD.sub(r"\1…", url))
+    user, at, host = rest.rpartition("@")
     name = user.partition(":")[0] + ":…" if ":" in user else user
-    bare, question, _ = path.partition("?")
-    return f"{scheme}://{name}{at}{host}{slash}{bare}{question}" + ("…" if question else "")
+    bare, question, _ = f"{name}{at}{host}".partition("?")
+    return f"{start}{bare}{question}" + ("…" if question else "")

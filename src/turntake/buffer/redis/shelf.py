@@ -14,14 +14,16 @@ from redis.asyncio import RedisCluster
 from redis.exceptions import RedisError
 
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message, encode
+from turntake.buffer.cursor import Place
 from turntake.buffer.redis.client import CLUSTER_SHARDS, Client, Options, connect, options_of
 from turntake.buffer.redis.drafts import IDLE, RECEIVED_AT, Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, place_of
+from turntake.buffer.redis.packing import pack_fast
 from turntake.buffer.redis.scripts import FORGET, MEND, MEND_TURNS, SWAP, TAKE
 from turntake.buffer.shared.draft import Draft, Row
-from turntake.buffer.shared.shelf import PAGE, Due, Messages, Place, Refusal, Shelf, TurnRow
+from turntake.buffer.shared.shelf import PAGE, Due, Messages, Refusal, Shelf, TurnRow
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, StoreUnavailable
@@ -36,6 +38,7 @@ RESERVED_MS = 500
 UNREADABLE_MS = 60_000
 MESSAGES_OFFERED = 100
 CLAIM_ROUNDS = 10
+CLAIMED_AT_ONCE = 150
 RECONNECT_MS = 1_000
 NEVER = float("inf")
 
@@ -55,7 +58,7 @@ class RedisShelf(Shelf):
         self.lost = 0
 
     async def open(self) -> None:
-        self._client: Client = connect(self._url)
+        self._client: Client = pack_fast(connect(self._url))
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
@@ -235,7 +238,7 @@ class RedisShelf(Shelf):
                 )
             )
         due = sorted((score, name) for part in parts for name, score in part)
-        return [name.decode() for _, name in due[: min(limit, PAGE)]]
+        return [name.decode() for _, name in due[: min(limit, CLAIMED_AT_ONCE)]]
 
     async def _claim_some(
         self, earliest: list[str], now: int, decide: Callable[[Due], Draft | None]

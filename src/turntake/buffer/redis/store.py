@@ -1,15 +1,23 @@
 """The Redis or Valkey store: the shared store on a Redis shelf."""
 
+from collections.abc import AsyncIterator
 from typing import Self
 
+from turntake.buffer.maintain import Examined
+from turntake.buffer.redis.examine import examine
 from turntake.buffer.redis.shelf import RedisShelf
 from turntake.buffer.shared.store import SharedStore
+from turntake.checks import Check
 from turntake.clock import Clock
 
 
-class RedisStore(SharedStore):
+class RedisStore(SharedStore, Examined):
     """`redis://`, `rediss://`, `valkey://`; with `+cluster` a cluster, with `+sentinel` whatever Sentinel points at."""
 
     @classmethod
     def open(cls, url: str, clock: Clock) -> Self:
         return cls(RedisShelf(url, clock), clock)
+
+    @classmethod
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+        return examine(url, clock)

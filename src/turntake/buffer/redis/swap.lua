@@ -2,123 +2,132 @@
 -- Writes each draft whole if its row is still the one it was decided on; says what there is where it is not.
 --
 -- KEYS  the shard's: 1 due  2 closed  3 letters  4 counts  5 what this very call already did
---       then those of the drafts, which find theirs by number
--- ARGV  1 the caller's time  2 how far it may be behind (-1: any)  3 channel for hints  4 hint ('' = none)
---       then for each draft two: {key, version, is_changed, row key, index key, due, body, open_from, next_seq,
---       added {seq, id, payload}, moved {from, to}, turns {what, turn key, id, member, head, at, is_letter, body}},
---       in which bodies and payloads are lengths, and these bytes one after the other
+--       then for each draft: its row and, if it has turns, its index of turns and a row for each turn
+-- ARGV  1 when the caller decided  2 how long ago that may be (-1: any)  3 channel for hints  4 hint ('' = none)
+--       then for each draft: key, version, due ('' = only compare), body, first open number, next number,
+--       how many messages, how many moves, how many turns; for each message: number, id, payload;
+--       for each move: from, to; for each turn: what, id, member, first number, time, is it a letter, body
 -- Answers {time, messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
 
 local DONE_MS = 120000
-local time = redis.call('TIME')
+local DRAFT, MESSAGE, MOVE, TURN = 9, 3, 2, 7
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local behind = tonumber(ARGV[2])
 if behind >= 0 and now - tonumber(ARGV[1]) > behind then
     return {now, -1}
 end
 
-local function chunked(command, key, list)
-    local found = {}
-    for first = 1, #list, 1000 do
-        local part = redis.call(command, key, unpack(list, first, math.min(first + 999, #list)))
-        if type(part) == 'table' then
-            for _, value in ipairs(part) do found[#found + 1] = value end
-        end
-    end
-    return found
-end
-
--- Everything is compared before anything is written: a script that fails midway would leave half a batch.
 local done = {}
-local memory = redis.call('GET', KEYS[5])
+local memory = call('GET', KEYS[5])
 if memory then
     for number in string.gmatch(memory, '%d+') do done[tonumber(number)] = true end
 end
 
-local answer = {now, 0}
-local taken = {}
-for number = 1, (#ARGV - 4) / 2 do
-    if not done[number] then
-        local draft = cmsgpack.unpack(ARGV[3 + number * 2])
-        local fields = {'v'}
-        for i, message in ipairs(draft[10]) do fields[i + 1] = 'i' .. message[2] end
-        local held = chunked('HMGET', KEYS[draft[4]], fields)
-        local known = {}
-        for i, message in ipairs(draft[10]) do
-            if held[i + 1] then known[#known + 1] = message[2] end
+-- The version that a row has, and which of the draft's ids it holds.
+local function compare(row, arg, messages)
+    if messages == 1 then
+        local id = ARGV[arg + DRAFT + 2]
+        local held = call('HMGET', row, 'v', 'i' .. id)
+        return held[1] or '0', held[2] and {id} or {}
+    end
+    local known = {}
+    for first = 1, messages, 1000 do
+        local fields = {}
+        for n = first, math.min(first + 999, messages) do
+            fields[#fields + 1] = 'i' .. ARGV[arg + DRAFT + (n - 1) * MESSAGE + 2]
         end
-        if tonumber(held[1] or 0) == draft[2] and #known == 0 then
-            taken[#taken + 1] = {number, draft}
+        for n, held in ipairs(call('HMGET', row, unpack(fields))) do
+            if held then known[#known + 1] = string.sub(fields[n], 2) end
+        end
+    end
+    return call('HGET', row, 'v') or '0', known
+end
+
+-- Everything is compared before anything is written: a script that fails midway would leave half a batch.
+local answer, args, keys, numbers = {now, 0}, {}, {}, {}
+local arg, key, number = 4, 6, 0
+while arg < #ARGV do
+    number = number + 1
+    local messages, turns = tonumber(ARGV[arg + 7]), tonumber(ARGV[arg + 9])
+    if not done[number] then
+        local version, known = compare(KEYS[key], arg, messages)
+        if version == ARGV[arg + 2] and #known == 0 then
+            args[#args + 1], keys[#keys + 1], numbers[#numbers + 1] = arg, key, number
         else
-            local body = redis.call('HGET', KEYS[draft[4]], 'b')
             answer[#answer + 1] = number
-            answer[#answer + 1] = tonumber(held[1] or 0)
-            answer[#answer + 1] = body or ''
+            answer[#answer + 1] = tonumber(version)
+            answer[#answer + 1] = call('HGET', KEYS[key], 'b') or ''
             answer[#answer + 1] = known
         end
+    end
+    arg = arg + DRAFT + messages * MESSAGE + tonumber(ARGV[arg + 8]) * MOVE + turns * TURN
+    key = key + 1 + (turns > 0 and turns + 1 or 0)
+end
+
+local function move(row, from, to)
+    local payload = call('HGET', row, 'm' .. from)
+    if payload then
+        call('HSET', row, 'm' .. to, payload)
+        call('HDEL', row, 'm' .. from)
+    end
+end
+
+local function put_turn(row, index, conversation, arg)
+    local what, id, at = ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 5]
+    if what == 'ended' then
+        call('HDEL', row, 'l')
+        call('ZREM', KEYS[3], id)
+        call('ZADD', KEYS[2], at, id)
+        return
+    end
+    call('ZADD', index, ARGV[arg + 4], ARGV[arg + 3])
+    if what == 'opened' then
+        if call('HSET', row, 'k', conversation) == 0 and call('HDEL', row, 'c', 'l') > 0 then
+            call('ZREM', KEYS[2], id)
+            call('ZREM', KEYS[3], id)
+        end
+    elseif ARGV[arg + 6] == '1' then
+        call('HSET', row, 'k', conversation, 'c', ARGV[arg + 7], 'l', '1')
+        call('ZADD', KEYS[3], at, id)
+    else
+        call('HSET', row, 'k', conversation, 'c', ARGV[arg + 7])
+        call('ZADD', KEYS[2], at, id)
     end
 end
 
 local added = 0
-for _, pair in ipairs(taken) do
-    local number, draft = pair[1], pair[2]
-    done[number] = true
-    if draft[3] then
-        local row, bytes, read = KEYS[draft[4]], ARGV[4 + number * 2], 0
-        local function next_bytes(length)
-            read = read + length
-            return string.sub(bytes, read - length + 1, read)
+for place, start in ipairs(args) do
+    local conversation, due = ARGV[start + 1], ARGV[start + 3]
+    if due ~= '' then
+        local row = KEYS[keys[place]]
+        local messages, moves, turns = tonumber(ARGV[start + 7]), tonumber(ARGV[start + 8]), tonumber(ARGV[start + 9])
+        local at = start + DRAFT
+        for _ = 1, messages do
+            call('HSET', row, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '1')
+            at = at + MESSAGE
         end
-        local fields = {'v', draft[2] + 1, 'b', next_bytes(draft[7]), 'o', draft[8], 'n', draft[9]}
-        for _, message in ipairs(draft[10]) do
-            fields[#fields + 1] = 'm' .. message[1]
-            fields[#fields + 1] = next_bytes(message[3])
-            fields[#fields + 1] = 'i' .. message[2]
-            fields[#fields + 1] = '1'
+        for _ = 1, moves do
+            move(row, ARGV[at + 1], ARGV[at + 2])
+            at = at + MOVE
         end
-        added = added + #draft[10]
-        for _, move in ipairs(draft[11]) do
-            local payload = redis.call('HGET', row, 'm' .. move[1])
-            if payload then
-                redis.call('HSET', row, 'm' .. move[2], payload)
-                redis.call('HDEL', row, 'm' .. move[1])
-            end
+        call('HSET', row, 'v', ARGV[start + 2] + 1, 'b', ARGV[start + 4], 'o', ARGV[start + 5], 'n', ARGV[start + 6])
+        call('ZADD', KEYS[1], due, conversation)
+        for turn = 1, turns do
+            put_turn(KEYS[keys[place] + 1 + turn], KEYS[keys[place] + 1], conversation, at)
+            at = at + TURN
         end
-        chunked('HSET', row, fields)
-        redis.call('ZADD', KEYS[1], draft[6], draft[1])
-        for _, turn in ipairs(draft[12]) do
-            local what, key, id = turn[1], KEYS[turn[2]], turn[3]
-            if what == 'ended' then
-                redis.call('HDEL', key, 'l')
-                redis.call('ZREM', KEYS[3], id)
-                redis.call('ZADD', KEYS[2], turn[6], id)
-            else
-                redis.call('ZADD', KEYS[draft[5]], turn[5], turn[4])
-                if what == 'opened' then
-                    redis.call('HSET', key, 'k', draft[1])
-                    if redis.call('HDEL', key, 'c', 'l') > 0 then
-                        redis.call('ZREM', KEYS[2], id)
-                        redis.call('ZREM', KEYS[3], id)
-                    end
-                elseif turn[7] then
-                    redis.call('HSET', key, 'k', draft[1], 'c', next_bytes(turn[8]), 'l', '1')
-                    redis.call('ZADD', KEYS[3], turn[6], id)
-                else
-                    redis.call('HSET', key, 'k', draft[1], 'c', next_bytes(turn[8]))
-                    redis.call('ZADD', KEYS[2], turn[6], id)
-                end
-            end
-        end
+        added = added + messages
     end
 end
 
-if #taken > 0 then
-    local numbers = {}
-    for number in pairs(done) do numbers[#numbers + 1] = string.format('%d', number) end
-    redis.call('SET', KEYS[5], table.concat(numbers, ' '), 'PX', DONE_MS)
-    if ARGV[4] ~= '' then redis.call('PUBLISH', ARGV[3], ARGV[4]) end
+if #numbers > 0 then
+    for number in pairs(done) do numbers[#numbers + 1] = number end
+    call('SET', KEYS[5], table.concat(numbers, ' '), 'PX', DONE_MS)
+    if ARGV[4] ~= '' then call('PUBLISH', ARGV[3], ARGV[4]) end
 end
-answer[2] = redis.call('HINCRBY', KEYS[4], 'messages', added)
-local seen = tonumber(redis.call('HGET', KEYS[4], 'seen') or 0)
-if tonumber(ARGV[1]) > seen + 1000 then redis.call('HSET', KEYS[4], 'seen', ARGV[1]) end
+answer[2] = call('HINCRBY', KEYS[4], 'messages', added)
+local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)
+if tonumber(ARGV[1]) > seen + 1000 then call('HSET', KEYS[4], 'seen', ARGV[1]) end
 return answer

@@ -1,8 +1,9 @@
 """Operations on conversations, gathered for as long as one write is under way and then written together."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeVar
 
 from turntake.buffer.shared.draft import Draft, Row
@@ -12,29 +13,30 @@ from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 
-LARGEST_BATCH = 200
+LARGEST_BATCH = 150
+FLIGHTS = 2
 LONGEST_QUEUE = 50_000
 REMEMBERED = 10_000
 ROUNDS = 200
 
+NEW = Row()
 T = TypeVar("T")
 Operation = Callable[[Draft], Any]
-Answer = Callable[[Any], None]
 
 
 class Job:
     """The operations waiting for one conversation, and whom to answer."""
 
     __slots__ = ("answers", "draft", "is_fresh", "key", "known", "operations", "row")
+    draft: Draft
 
     def __init__(self, key: ConversationKey) -> None:
         self.key = key
-        self.row = Row()
+        self.row = NEW
         self.is_fresh = False
         self.known: frozenset[str] = frozenset()
         self.operations: list[tuple[Operation, asyncio.Future[Any]]] = []
         self.answers: list[Any] = []
-        self.draft = Draft(key, self.row, 0)
 
     def decide(self, now: int) -> bool:
         """Whether there is something to write or, since nobody was asked yet, to compare."""
@@ -66,16 +68,19 @@ class Job:
 
 
 class Lane:
-    """One write at a time. It decides on the row it wrote last and asks nobody first: if another process wrote
-    meanwhile the store refuses, says what it has, and the operations are decided again on that."""
+    """At most one write a conversation at a time, and few writes under way. It decides on the row it wrote last and
+    asks nobody first: if another process wrote meanwhile the store refuses, says what it has, and the operations are
+    decided again on that."""
 
     def __init__(self, shelf: Shelf, number: int, clock: Clock) -> None:
         self._shelf = shelf
         self._number = number
         self._clock = clock
-        self._waiting: deque[tuple[ConversationKey, Operation, asyncio.Future[Any]]] = deque()
+        self._waiting: dict[ConversationKey, Job] = {}
+        self._length = 0
+        self._written: set[ConversationKey] = set()
         self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
-        self._flight: asyncio.Task[None] | None = None
+        self._flights: set[asyncio.Task[None]] = set()
         self._hinted_at = 0
         self._is_closed = False
 
@@ -85,12 +90,17 @@ class Lane:
         """The operation's answer, once it is stored. It may be run several times, each on a newer row."""
         if self._is_closed:
             raise StoreUnavailable("The store is closed.")
-        if is_new and len(self._waiting) > LONGEST_QUEUE:
+        if is_new and self._length >= LONGEST_QUEUE:
             raise StoreUnavailable("Too many writes are waiting for the store; nothing was accepted, so send it later.")
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append((key, operation, future))
-        if self._flight is None:
-            self._flight = asyncio.create_task(self._fly())
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        job = self._waiting.get(key)
+        if job is None:
+            job = self._waiting[key] = Job(key)
+        job.operations.append((operation, future))
+        self._length += 1
+        if len(self._flights) < FLIGHTS and key not in self._written:
+            self._take_off()
         return future
 
     def remember(self, key: ConversationKey, row: Row) -> None:
@@ -102,36 +112,45 @@ class Lane:
     async def close(self) -> None:
         """Waits for what is under way."""
         self._is_closed = True
-        while self._flight is not None:
-            await asyncio.wait([self._flight])
+        while self._flights:
+            await asyncio.wait(self._flights)
+
+    def _take_off(self) -> None:
+        flight = asyncio.create_task(self._fly())
+        self._flights.add(flight)
+        flight.add_done_callback(self._land)
+
+    def _land(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        if self._waiting and not self._flights:
+            self._take_off()
 
     async def _fly(self) -> None:
-        try:
-            while self._waiting:
-                await self._write(self._next_jobs())
-        finally:
-            self._flight = None
+        while jobs := self._next_jobs():
+            await self._write(jobs)
 
     def _next_jobs(self) -> list[Job]:
-        jobs: dict[ConversationKey, Job] = {}
-        while self._waiting and len(jobs) < LARGEST_BATCH:
-            key, operation, future = self._waiting.popleft()
-            job = jobs.get(key)
-            if job is None:
-                job = jobs[key] = Job(key)
-                job.row = self._rows.get(key, job.row)
-            job.operations.append((operation, future))
-        return list(jobs.values())
+        """Those that waited longest, of conversations that nobody here is writing."""
+        keys = list(islice((key for key in self._waiting if key not in self._written), LARGEST_BATCH))
+        jobs = [self._waiting.pop(key) for key in keys]
+        self._written.update(keys)
+        for job in jobs:
+            job.row = self._rows.get(job.key, NEW)
+            self._length -= len(job.operations)
+        return jobs
 
     async def _write(self, jobs: list[Job]) -> None:
+        open_jobs = jobs
         try:
             for _ in range(ROUNDS):
-                jobs = await self._round(jobs)
-                if not jobs:
+                open_jobs = await self._round(open_jobs)
+                if not open_jobs:
                     return
             raise StoreUnavailable("Too many processes write to one conversation at once; send it again.")
         except Exception as error:
-            self._fail(jobs, error)
+            self._fail(open_jobs, error)
+        finally:
+            self._written.difference_update(job.key for job in jobs)
 
     async def _round(self, jobs: list[Job]) -> list[Job]:
         """Decides and writes; returns those that must be decided again."""
@@ -166,11 +185,11 @@ class Lane:
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         """What waited behind a server that does not answer would only wait in vain."""
-        for job in jobs:
+        failed = jobs
+        if isinstance(error, StoreUnavailable):
+            failed = [*jobs, *self._waiting.values()]
+            self._waiting.clear()
+            self._length = 0
+        for job in failed:
             self._rows.pop(job.key, None)
             job.fail(error)
-        if isinstance(error, StoreUnavailable):
-            while self._waiting:
-                _, _, future = self._waiting.popleft()
-                if not future.done():
-                    future.set_exception(error)

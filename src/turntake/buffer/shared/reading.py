@@ -3,7 +3,9 @@
 Nothing a reader needs is removed by anything but `forget`, so several reads one after the other make a true picture.
 """
 
-from turntake.buffer.shared.shelf import PAGE, Place, Shelf, TurnRow
+from turntake.buffer import cursor
+from turntake.buffer.cursor import Place
+from turntake.buffer.shared.shelf import PAGE, Shelf, TurnRow
 from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import Conversation, Settlement
 from turntake.rules.key import ConversationKey
@@ -41,7 +43,8 @@ class SharedHistory(History):
                 if not _matches(query, key, row.conversation):
                     continue
                 if len(matching) == query.limit:
-                    return Page(tuple(matching), _cursor(*matching[-1]))
+                    last, conversation = matching[-1]
+                    return Page(tuple(matching), cursor.written((conversation.due_at, str(last))))
                 matching.append((key, row.conversation))
             if len(rows) < PAGE:
                 return Page(tuple(matching))
@@ -96,16 +99,9 @@ async def _range(shelf: Shelf, key: ConversationKey, head: int, tail: int) -> tu
 
 
 def _start(query: Query) -> Place | None:
-    if not query.cursor:
-        return (None, "") if query.state == IDLE else None
-    due_at, separator, key = query.cursor.partition("-")
-    if not separator or not (due_at == IDLE or due_at.isdecimal()):
-        raise ValueError("This cursor comes from no listing.")
-    return (None if due_at == IDLE else int(due_at)), key
-
-
-def _cursor(key: ConversationKey, conversation: Conversation) -> str:
-    return f"{IDLE if conversation.due_at is None else conversation.due_at}-{key}"
+    if query.cursor:
+        return cursor.read(query.cursor)
+    return (None, "") if query.state == IDLE else None
 
 
 def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:

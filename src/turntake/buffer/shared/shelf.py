@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
+from turntake.buffer.cursor import Place
 from turntake.buffer.shared.draft import Draft, Row
 from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed
@@ -18,8 +19,6 @@ PAGE = 500
 """No request is about more rows than this."""
 
 Messages = dict[int, Message]
-Place = tuple[int | None, str]
-"""Where a conversation stands in the index: its deadline (None if idle) and its key."""
 
 
 class Refusal(NamedTuple):

@@ -10,7 +10,9 @@ from typing import TypeVar
 
 import apsw
 
+from turntake.buffer import cursor
 from turntake.buffer.codec import decode_closed, decode_conversation
+from turntake.buffer.cursor import Place
 from turntake.buffer.sqlite.queries import one, rows
 from turntake.buffer.sqlite.transaction import Transaction, messages_in
 from turntake.buffer.sqlite.writer import Writer
@@ -25,6 +27,8 @@ from turntake.rules.turn import open_ranges
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000
 LATEST = 2**62
+START: Place = (0, "")
+IDLE: Place = (None, "")
 
 T = TypeVar("T")
 
@@ -95,8 +99,8 @@ class SqliteReader:
             messages = in_order(messages_in(self.connection, row[0], closed.head, closed.tail))
             return letter_of(self._key(row[0]), closed, messages)
 
-    def letters(self, limit: int, cursor: str) -> Page[Letter]:
-        at, _, letter_id = cursor.partition("-")
+    def letters(self, limit: int, after: str) -> Page[Letter]:
+        at, _, letter_id = after.partition("-")
         with self._snapshot():
             found = rows(self.connection, "letters", int(at or LATEST), letter_id, limit + 1)
             items = tuple(letter_of(self._key(row[2]), decode_closed(row[3]), ()) for row in found[:limit])
@@ -105,37 +109,34 @@ class SqliteReader:
     def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         """Pages through those with a deadline, then through the idle ones; a filter may need several pages."""
         found: list[tuple[ConversationKey, Conversation]] = []
-        last, cursor = "", query.cursor or "due-0-"
-        while cursor:
-            page, cursor = self._page(query, cursor)
-            for place, key, body in page:
+        last: Place = START
+        place: Place | None = cursor.read(query.cursor) if query.cursor else START
+        while place is not None:
+            page, place = self._page(query, place)
+            for this, key, body in page:
                 parsed = ConversationKey.parse(key)
                 if query.tenant not in ("", parsed.tenant) or query.channel not in ("", parsed.channel):
                     continue
                 if len(found) == query.limit:
-                    return Page(tuple(found), last)
+                    return Page(tuple(found), cursor.written(last))
                 found.append((parsed, decode_conversation(body)))
-                last = place
+                last = this
         return Page(tuple(found))
 
-    def _page(self, query: Query, cursor: str) -> tuple[list[tuple[str, str, bytes]], str]:
-        kind, _, rest = cursor.partition("-")
-        if kind not in ("due", "idle"):
-            raise ValueError("This cursor comes from no listing.")
+    def _page(self, query: Query, after: Place) -> tuple[list[tuple[Place, str, bytes]], Place | None]:
+        due_at, after_key = after
+        page: list[tuple[Place, str, bytes]] = []
         with self._snapshot():
-            if kind == "due" and query.state != "idle":
-                due_at, _, after = rest.partition("-")
-                found = rows(self.connection, "waiting_page", int(due_at), after, query.state, SCANNED_AT_ONCE)
-                page = [(f"due-{due}-{key}", key, body) for due, key, body in found]
+            if due_at is not None and query.state != "idle":
+                found = rows(self.connection, "waiting_page", due_at, after_key, query.state, SCANNED_AT_ONCE)
+                page = [((due, key), key, body) for due, key, body in found]
+                then = IDLE if query.state == "" else None
             elif query.state in ("", "idle"):
-                found = rows(self.connection, "idle_page", rest if kind == "idle" else "", SCANNED_AT_ONCE)
-                page = [(f"idle-{key}", key, body) for key, body in found]
-                kind = "idle"
+                found = rows(self.connection, "idle_page", after_key if due_at is None else "", SCANNED_AT_ONCE)
+                page, then = [((None, key), key, body) for key, body in found], None
             else:
-                return [], ""
-        if len(page) == SCANNED_AT_ONCE:
-            return page, page[-1][0]
-        return page, "idle-" if kind == "due" and query.state == "" else ""
+                then = None
+        return page, page[-1][0] if len(page) == SCANNED_AT_ONCE else then
 
     def _record(self, turn_id: str, row: int, body: bytes | None) -> TurnRecord | None:
         key, conversation = self._owner(row)

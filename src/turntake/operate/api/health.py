@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from turntake.accept.problem import Problem
 from turntake.operate.api.exchange import answer
-from turntake.service import TurnTake
+from turntake.service import Role, TurnTake
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -17,8 +17,14 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
+class Ready(Health, frozen=True):
+    """It does what its role says."""
+
+    role: Role = "all"
+
+
 class Readiness:
-    """Ready means: messages sent now would be taken."""
+    """Ready means: it may be sent what its role takes, now and for a while to come."""
 
     def __init__(self, turns: TurnTake) -> None:
         self._turns = turns
@@ -26,11 +32,13 @@ class Readiness:
     async def check(self, request: Request) -> Response:
         if not self._turns.is_running:
             raise Problem(503, "TurnTake is not running yet, or no longer.")
+        if self._turns.is_draining:
+            raise Problem(503, "This process is about to stop; send requests to another.")
         try:
             await self._turns.store.next_due()
         except Exception as error:
             raise Problem(503, f"The store does not answer ({type(error).__name__}).") from error
-        return answer(Health())
+        return answer(Ready(role=self._turns.role))
 
 
 async def healthz(request: Request) -> Response:

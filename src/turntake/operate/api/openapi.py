@@ -13,7 +13,7 @@ from turntake.accept.messages import DueView, ReceiptView
 from turntake.accept.problem import MEDIA_TYPE, ProblemBody
 from turntake.operate.api.conversations import ConversationPage, ConversationQuery, HoldBody, NoBody
 from turntake.operate.api.events import EventQuery
-from turntake.operate.api.health import Health
+from turntake.operate.api.health import Health, Ready
 from turntake.operate.api.letters import LetterPage, LetterQuery
 from turntake.operate.api.turns import CompleteBody, ExtendBody, FailBody
 from turntake.operate.api.views import ConversationDetail, ConversationView, LetterDetail, TurnView
@@ -85,7 +85,7 @@ OPERATIONS = (
     Operation("POST", f"{LETTER}/retry", "Let its messages wait again", ConversationView, 202, problems=(404,)),
     Operation("GET", "/v1/events", "Server-sent events", str, query=EventQuery, media_type="text/event-stream"),
     Operation("GET", "/healthz", "The process lives", Health),
-    Operation("GET", "/readyz", "It runs and its store answers", Health, problems=(503,)),
+    Operation("GET", "/readyz", "It runs, is not about to stop, and its store answers", Ready, problems=(503,)),
     Operation("GET", "/openapi.json", "This description", dict[str, Any]),
     Operation("GET", "/", "A page for newcomers, with live events", str, media_type="text/html"),
 )

@@ -1,67 +1,108 @@
 """`turntake doctor`: findings, then every setting with its origin."""
 
+import asyncio
 import os
+import sys
+from typing import Annotated
 
 from cyclopts import App
 
+from turntake.checks import Check
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError
 from turntake.operate import doctor as examination
-from turntake.operate.cli.flags import Json, Load, takes_settings
+from turntake.operate import stores
+from turntake.operate.cli.flags import Json, Load, switch, takes_settings
 from turntake.operate.cli.output import counted, paint, say, say_json, table
-from turntake.operate.doctor import Check
 from turntake.operate.settings import SETTINGS, Setting, Settings, shown
 
 MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
+WIDTH = len("environment")
+
+Rebuild = Annotated[bool, switch("Restore the store's index of deadlines from the conversations.")]
+FinishUpgrade = Annotated[bool, switch("Run the migrations that had to wait until no process of the old version runs.")]
 
 app = App(
     name="doctor",
     help_epilogue="""
-It takes the flags of `turntake serve`, changes nothing, and exits with 1
-if anything is marked ✗.
+It takes the flags of `turntake serve` and exits with 1 if anything is marked
+✗. It changes nothing, except what --rebuild and --finish-upgrade say.
 
 Examples:
 
     turntake doctor                                as serve would start here
     turntake doctor --store sqlite:////data/t.db   another store
     turntake doctor --json                         for machines
+    turntake doctor --rebuild                      after a store was restored
+    turntake doctor --finish-upgrade               after a rolling upgrade
 """,
 )
 
 
 @app.default
 @takes_settings
-def doctor(load: Load, *, json: Json = False) -> int:
+def doctor(load: Load, *, rebuild: Rebuild = False, finish_upgrade: FinishUpgrade = False, json: Json = False) -> int:
     """Check this installation, and show every setting and where it came from."""
-    checks, rows = _findings(load)
-    if json:
-        say_json({"checks": [check._asdict() for check in checks], "settings": rows})
-    else:
-        _print(checks, rows)
-    return int(any(check.mark == "fail" for check in checks))
-
-
-def _findings(load: Load) -> tuple[list[Check], list[dict[str, str]]]:
+    report = Report(is_shown=not json)
+    rows: list[dict[str, str]] = []
     try:
         settings = load()
+        asyncio.run(_look(report, settings, rebuild, finish_upgrade))
+        rows = [_row(setting, settings) for setting in SETTINGS]
     except ConfigurationError as error:
-        return [*examination.machine(SystemClock()), Check("fail", "config", str(error))], []
-    checks = list(examination.examine(settings, os.environ, SystemClock()))
-    return checks, [_row(setting, settings) for setting in SETTINGS]
+        for check in (*examination.machine(SystemClock()), Check("fail", "config", str(error))):
+            report.add(check)
+    if json:
+        say_json({"checks": [check._asdict() for check in report.checks], "settings": rows})
+    else:
+        _conclude(report, rows)
+    return int(report.failures > 0)
 
 
-def _print(checks: list[Check], rows: list[dict[str, str]]) -> None:
-    width = max(len(check.about) for check in checks)
-    for check in checks:
-        colour, mark = MARKS[check.mark]
-        say(f"{paint(colour, mark)} {check.about.ljust(width)}  {check.says}")
+class Report:
+    """The findings so far; those of a long examination are shown while it goes on."""
+
+    def __init__(self, is_shown: bool) -> None:
+        self.checks: list[Check] = []
+        self._is_shown = is_shown
+
+    @property
+    def failures(self) -> int:
+        return sum(check.mark == "fail" for check in self.checks)
+
+    def add(self, check: Check) -> None:
+        self.checks.append(check)
+        if self._is_shown:
+            colour, mark = MARKS[check.mark]
+            say(f"{paint(colour, mark)} {check.about:<{WIDTH}}  {check.says}")
+
+    def begin(self, about: str, says: str) -> None:
+        """Says what takes a while before it does."""
+        if self._is_shown:
+            say(paint("dim", f"… {about:<{WIDTH}}  {says}"))
+            sys.stdout.flush()
+
+
+async def _look(report: Report, settings: Settings, rebuild: bool, finish_upgrade: bool) -> None:
+    clock, url = SystemClock(), settings("store")
+    async for check in examination.examine(settings, os.environ, clock):
+        report.add(check)
+    if rebuild:
+        report.begin("rebuild", "reading every conversation")
+        report.add(await stores.rebuild(url, clock))
+    if finish_upgrade:
+        report.begin("upgrade", "running the migrations that are left")
+        report.add(await stores.finish_upgrade(url, clock))
+
+
+def _conclude(report: Report, rows: list[dict[str, str]]) -> None:
     say()
     if rows:
         for line in table(("SETTING", "VALUE", "FROM"), [tuple(row.values()) for row in rows]):
             say(line)
         say()
-    failures = sum(check.mark == "fail" for check in checks)
-    say(paint("red", f"{counted(failures, 'problem')} to mend.") if failures else paint("green", "All is well."))
+    problems = f"{counted(report.failures, 'problem')} to mend."
+    say(paint("red", problems) if report.failures else paint("green", "All is well."))
 
 
 def _row(setting: Setting, settings: Settings) -> dict[str, str]:

@@ -12,9 +12,15 @@ from turntake.operate.assemble import Parts, assemble
 from turntake.operate.cli.flags import Load, takes_settings
 from turntake.operate.cli.output import paint, say
 from turntake.operate.settings import BY_KEY, Settings, without_password
+from turntake.service import Role
 
 log = logging.getLogger("turntake")
 
+ROLES = {
+    "all": "accepts messages and works on turns",
+    "accept": "only accepts messages; turns need a process with --role work",
+    "work": "only works on turns; messages go to a process with --role accept",
+}
 EXAMPLE = f"http://{BY_KEY['host'].default}:{BY_KEY['port'].default}"
 
 app = App(
@@ -63,7 +69,14 @@ async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
         receive_ms=settings("http.receive_ms"),
     )
     graceful_s = max(1, settings("worker.shutdown_ms") // 1_000)
-    server = Server(app, graceful_s, lambda: _announce(settings, parts, url_of(bound)), app.state.events.close)
+    server = Server(
+        app,
+        graceful_s,
+        lambda: _announce(settings, parts, url_of(bound)),
+        app.state.events.close,
+        on_drain=lambda: _drain(parts),
+        drain_s=settings("http.drain_ms") / 1_000,
+    )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
         async with parts.turns:
@@ -74,17 +87,24 @@ async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
     log.info("Stopped", extra={"action": "stop"})
 
 
+def _drain(parts: Parts) -> None:
+    log.info("Stopping", extra={"action": "stop", "role": parts.turns.role})
+    parts.turns.drain()
+
+
 def _announce(settings: Settings, parts: Parts, url: str) -> None:
     for warning in (*settings.warnings, *_unset(settings, parts)):
         log.warning(warning, extra={"action": "start"})
     store, agent = without_password(settings("store")), without_password(settings("agent"))
+    role = parts.turns.role
     if sys.stdout.isatty():
         facts = {"store": "(that of the agent's module)" if parts.agent.turns else store, "agent": agent}
+        facts["role"] = f"{role}: {ROLES[role]}"
         if settings("public_url"):
             facts["public"] = settings("public_url")
-        _banner(url, facts, bool(settings("api_keys")))
+        _banner(url, facts, [] if role == "work" else _trials(url, role, bool(settings("api_keys"))))
     else:
-        log.info("Listening", extra={"action": "start", "url": url, "store": store, "agent": agent})
+        log.info("Listening", extra={"action": "start", "url": url, "role": role, "store": store, "agent": agent})
 
 
 def _unset(settings: Settings, parts: Parts) -> list[str]:
@@ -103,20 +123,30 @@ def _unset(settings: Settings, parts: Parts) -> list[str]:
     return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
 
 
-def _banner(url: str, facts: dict[str, str], has_keys: bool) -> None:
+def _trials(url: str, role: Role, has_keys: bool) -> list[str]:
+    """Lines to try. Answers are told where they are given, so nobody can follow one where there is no worker."""
     body = '{"conversation": "ann", "id": "1", "text": "hello"}'
+    follow = "--follow " if role == "all" else ""
     where = "" if url == EXAMPLE else f"--url {url} "
     key = "--key KEY " if has_keys else ""
     header = " -H 'authorization: Bearer KEY'" if has_keys else ""
+    return [
+        f'turntake send {follow}{where}{key}"hi" "are you open tomorrow?"',
+        f"curl {url}/v1/messages{header} -H 'content-type: application/json' \\",
+        f"  -d '{body}'",
+    ]
+
+
+def _banner(url: str, facts: dict[str, str], trials: list[str]) -> None:
     say()
     say(f"  {paint('bold', 'turntake')} is listening on {paint('cyan', url)}")
     for name, value in facts.items():
         say(f"  {name:<6} {value}")
     say()
-    say("  Try it from a second terminal:")
-    say(f'    turntake send --follow {where}{key}"hi" "are you open tomorrow?"')
-    say(f"    curl {url}/v1/messages{header} -H 'content-type: application/json' \\")
-    say(f"      -d '{body}'")
-    say()
+    if trials:
+        say("  Try it from a second terminal:")
+        for line in trials:
+            say(f"    {line}")
+        say()
     say(paint("dim", "  Ctrl-C stops it."))
     sys.stdout.flush()
