@@ -25,15 +25,13 @@ class Call:
 
     def _add(self, draft: Draft) -> None:
         key, conversation = str(draft.key), draft.conversation
-        due: Argument = ""
+        due, state = "", ""
         if draft.is_changed:
-            due = IDLE if conversation.due_at is None else conversation.due_at
+            due = IDLE if conversation.due_at is None else str(conversation.due_at)
+            state = f"{draft.row.version + 1} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
-        self.args += (
-            *(key, draft.row.version, due, draft.body, draft.open_from, conversation.next_seq),
-            *(len(draft.added), len(draft.moved), turns),
-        )
+        self.args += (key, draft.row.version, due, state, draft.body, len(draft.added), len(draft.moved), turns)
         for seq, message_id, received_at, payload in draft.added:
             self.args += (seq, message_id, RECEIVED_AT.pack(received_at) + payload)
         for move in draft.moved:

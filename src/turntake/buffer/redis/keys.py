@@ -6,8 +6,8 @@ turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
 turntake:{s3}:counts            messages ever added, the latest time seen
 turntake:{s3}:done:<request>    which drafts of a call were taken; the only name with an expiry
-turntake:{s3}:c:<key>           a conversation: v version, b body, o first open number, n next number,
-                                m<seq> a message, i<id> an id it holds
+turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
+                                    m<seq> a message, i<id> an id it holds
 turntake:{s3}:h:<key>           a conversation's turns by their first message
 turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
 """

@@ -8,7 +8,7 @@
 local wrong = 0
 for number = 1, #KEYS - 1 do
     local key, version, due = ARGV[number * 3 - 2], ARGV[number * 3 - 1], ARGV[number * 3]
-    if redis.call('HGET', KEYS[1 + number], 'v') == version then
+    if string.match(redis.call('HGET', KEYS[1 + number], 's') or '', '^%d+') == version then
         local score = redis.call('ZSCORE', KEYS[1], key)
         if not score or tonumber(score) ~= tonumber(due) then
             redis.call('ZADD', KEYS[1], due, key)

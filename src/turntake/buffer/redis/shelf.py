@@ -105,7 +105,7 @@ class RedisShelf(Shelf):
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         names = [self._shard(key).conversation(key) for key in keys]
-        return [_row(int(version or 0), body or b"") for version, body in await self._many(names, "v", "b")]
+        return [_row(_version(state), body or b"") for state, body in await self._many(names, "s", "b")]
 
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
         name = self._shard(key).conversation(key)
@@ -371,6 +371,10 @@ async def subscribed(client: Client, channel: str) -> AsyncIterator[AsyncIterato
 
 def _row(version: int, body: bytes) -> Row:
     return Row(version, decode_conversation(body)) if version else Row()
+
+
+def _version(state: bytes | None) -> int:
+    return int(state.split()[0]) if state else 0
 
 
 def _messages(first: int, payloads: Sequence[bytes | None]) -> Messages:

@@ -4,13 +4,13 @@
 -- KEYS  the shard's: 1 due  2 closed  3 letters  4 counts  5 what this very call already did
 --       then for each draft: its row and, if it has turns, its index of turns and a row for each turn
 -- ARGV  1 when the caller decided  2 how long ago that may be (-1: any)  3 channel for hints  4 hint ('' = none)
---       then for each draft: key, version, due ('' = only compare), body, first open number, next number,
---       how many messages, how many moves, how many turns; for each message: number, id, payload;
---       for each move: from, to; for each turn: what, id, member, first number, time, is it a letter, body
+--       then for each draft: key, version, due ('' = only compare), state, body, how many messages, how many moves,
+--       how many turns; for each message: number, id, payload; for each move: from, to;
+--       for each turn: what, id, member, first number, time, is it a letter, body
 -- Answers {time, messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
 
 local DONE_MS = 120000
-local DRAFT, MESSAGE, MOVE, TURN = 9, 3, 2, 7
+local DRAFT, MESSAGE, MOVE, TURN = 8, 3, 2, 7
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -25,12 +25,16 @@ if memory then
     for number in string.gmatch(memory, '%d+') do done[tonumber(number)] = true end
 end
 
+local function version_of(state)
+    return state and string.match(state, '^%d+') or '0'
+end
+
 -- The version that a row has, and which of the draft's ids it holds.
 local function compare(row, arg, messages)
     if messages == 1 then
         local id = ARGV[arg + DRAFT + 2]
-        local held = call('HMGET', row, 'v', 'i' .. id)
-        return held[1] or '0', held[2] and {id} or {}
+        local held = call('HMGET', row, 's', 'i' .. id)
+        return version_of(held[1]), held[2] and {id} or {}
     end
     local known = {}
     for first = 1, messages, 1000 do
@@ -42,7 +46,7 @@ local function compare(row, arg, messages)
             if held then known[#known + 1] = string.sub(fields[n], 2) end
         end
     end
-    return call('HGET', row, 'v') or '0', known
+    return version_of(call('HGET', row, 's')), known
 end
 
 -- Everything is compared before anything is written: a script that fails midway would leave half a batch.
@@ -50,7 +54,7 @@ local answer, args, keys, numbers = {now, 0}, {}, {}, {}
 local arg, key, number = 4, 6, 0
 while arg < #ARGV do
     number = number + 1
-    local messages, turns = tonumber(ARGV[arg + 7]), tonumber(ARGV[arg + 9])
+    local messages, turns = tonumber(ARGV[arg + 6]), tonumber(ARGV[arg + 8])
     if not done[number] then
         local version, known = compare(KEYS[key], arg, messages)
         if version == ARGV[arg + 2] and #known == 0 then
@@ -62,7 +66,7 @@ while arg < #ARGV do
             answer[#answer + 1] = known
         end
     end
-    arg = arg + DRAFT + messages * MESSAGE + tonumber(ARGV[arg + 8]) * MOVE + turns * TURN
+    arg = arg + DRAFT + messages * MESSAGE + tonumber(ARGV[arg + 7]) * MOVE + turns * TURN
     key = key + 1 + (turns > 0 and turns + 1 or 0)
 end
 
@@ -99,20 +103,25 @@ end
 
 local added = 0
 for place, start in ipairs(args) do
-    local conversation, due = ARGV[start + 1], ARGV[start + 3]
+    local conversation, due, state, body = ARGV[start + 1], ARGV[start + 3], ARGV[start + 4], ARGV[start + 5]
     if due ~= '' then
         local row = KEYS[keys[place]]
-        local messages, moves, turns = tonumber(ARGV[start + 7]), tonumber(ARGV[start + 8]), tonumber(ARGV[start + 9])
+        local messages, moves, turns = tonumber(ARGV[start + 6]), tonumber(ARGV[start + 7]), tonumber(ARGV[start + 8])
         local at = start + DRAFT
-        for _ = 1, messages do
-            call('HSET', row, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '1')
+        if messages == 0 then
+            call('HSET', row, 's', state, 'b', body)
+        else
+            call('HSET', row, 's', state, 'b', body, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '')
+            at = at + MESSAGE
+        end
+        for _ = 2, messages do
+            call('HSET', row, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '')
             at = at + MESSAGE
         end
         for _ = 1, moves do
             move(row, ARGV[at + 1], ARGV[at + 2])
             at = at + MOVE
         end
-        call('HSET', row, 'v', ARGV[start + 2] + 1, 'b', ARGV[start + 4], 'o', ARGV[start + 5], 'n', ARGV[start + 6])
         call('ZADD', KEYS[1], due, conversation)
         for turn = 1, turns do
             put_turn(KEYS[keys[place] + 1 + turn], KEYS[keys[place] + 1], conversation, at)

@@ -13,13 +13,14 @@ for number = 1, #KEYS - 1 do
     local score = redis.call('ZSCORE', KEYS[1], ARGV[3 + number])
     if score and tonumber(score) <= now then
         local row = KEYS[1 + number]
-        local held = redis.call('HMGET', row, 'v', 'b', 'o', 'n')
-        local first, next_seq = tonumber(held[3] or 1), tonumber(held[4] or 1)
+        local held = redis.call('HMGET', row, 's', 'b')
+        local version, first, next_seq = string.match(held[1] or '', '^(%d+) (%d+) (%d+)')
         local fields = {}
+        first, next_seq = tonumber(first or 1), tonumber(next_seq or 1)
         for seq = first, math.min(next_seq, first + most) - 1 do fields[#fields + 1] = 'm' .. seq end
         redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3 + number])
         answer[#answer + 1] = number
-        answer[#answer + 1] = tonumber(held[1] or 0)
+        answer[#answer + 1] = tonumber(version or 0)
         answer[#answer + 1] = held[2] or ''
         answer[#answer + 1] = first
         answer[#answer + 1] = #fields > 0 and redis.call('HMGET', row, unpack(fields)) or {}
