@@ -58,9 +58,10 @@ class Worker:
 
     async def _work(self) -> None:
         """Claims until `stop`; a store that is away for a while is waited for."""
+        look_at = None
         while not self._is_stopping:
             try:
-                look_at = await self._take_due()
+                look_at = await self._take_due(look_at)
             except Exception as error:
                 log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__})
                 look_at = self._store.clock.now() + STORE_PAUSE_MS
@@ -101,23 +102,29 @@ class Worker:
     def running(self) -> int:
         return len(self._running)
 
-    async def _take_due(self) -> int | None:
-        """Claims until nothing is due or every slot is taken; returns when to look again."""
+    async def _take_due(self, known_at: int | None) -> int | None:
+        """Claims until nothing is due or every slot is taken; returns when to look again.
+
+        Once the deadline that the last look saw has come, it claims first and looks for the next one afterwards.
+        """
+        is_due = known_at is not None and known_at <= self._store.clock.now()
         while not self._is_stopping:
             free = self._concurrency - len(self._running)
             if free <= 0:
                 return None
             now = self._store.clock.now()
-            due_at = await self._store.next_due()
-            if due_at is None or due_at > now:
-                return due_at
+            if not is_due:
+                due_at = await self._store.next_due()
+                if due_at is None or due_at > now:
+                    return due_at
             if now >= self._extend_at:
                 await self._extend()
             claims = await self._store.claim(free, self._lease_ms)
             for claim in claims:
                 self._start(claim)
-            if not claims:
+            if not claims and not is_due:
                 return now + NOTHING_THERE_MS
+            is_due = len(claims) == free
         return None
 
     def _start(self, claim: Claim) -> None:

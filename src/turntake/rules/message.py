@@ -35,6 +35,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_blank(self) -> bool:
         """Nothing to read and nothing to look at: such a message is never buffered."""
+        if self.text[:1].isalnum():
+            return False
         return not self.attachments and all(c.isspace() or c in _INVISIBLE for c in self.text)
 
 

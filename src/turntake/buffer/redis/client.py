@@ -1,5 +1,6 @@
 """From a URL to a client: one server, Sentinel or Cluster, with time limits and few, short retries."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
@@ -16,6 +17,7 @@ CONNECTIONS = 1_000
 SENTINEL_PORT = 26_379
 CLUSTER_SHARDS = 16
 MOST_SHARDS = 4_096
+PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 Client = Any
 """redis-py types its commands as unions that fit no call."""
@@ -35,8 +37,8 @@ def options_of(url: str) -> Options:
     """Raises ConfigurationError that says which option is wrong."""
     given = {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
     prefix = given.get("prefix", "turntake")
-    if not prefix or "{" in prefix or "}" in prefix:
-        raise ConfigurationError("`prefix` in the store's URL must be a name without braces, such as prefix=turntake.")
+    if not PREFIX.fullmatch(prefix):
+        raise ConfigurationError("`prefix` in the store's URL takes letters, digits and _ . : - only.")
     shards = _number(given, "shards", 1, MOST_SHARDS) if "shards" in given else None
     wait, wait_ms = _number(given, "wait", 0, 16), _number(given, "wait_ms", 1, 60_000, 1_000)
     return Options(prefix, shards, wait, wait_ms, _scheme(url)[1] == "cluster")

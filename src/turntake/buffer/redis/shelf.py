@@ -19,7 +19,7 @@ from turntake.buffer.redis.client import CLUSTER_SHARDS, Client, Options, connec
 from turntake.buffer.redis.drafts import IDLE, RECEIVED_AT, Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, place_of
+from turntake.buffer.redis.keys import MEMBER_DIGITS, ROW, Shard, member, place_of
 from turntake.buffer.redis.packing import pack_fast
 from turntake.buffer.redis.scripts import FORGET, MEND, MEND_TURNS, SWAP, TAKE
 from turntake.buffer.shared.draft import Draft, Row
@@ -162,13 +162,15 @@ class RedisShelf(Shelf):
         return dropped
 
     async def rebuild(self) -> int:
+        """One walk over every name, in which each shard's rows are mended as they come."""
         wrong = 0
         with unavailable_on_error():
-            for shard in self._shards:
-                async for keys in self._scanned(shard.conversations):
-                    wrong += await self._mend(shard, [ConversationKey.parse(key) for key in keys])
-                async for ids in self._scanned(shard.turn_rows):
-                    wrong += await self._mend_turns(shard, ids)
+            async for number, kind, names in self._scanned():
+                shard = self._shards[number]
+                if kind == "c":
+                    wrong += await self._mend(shard, [ConversationKey.parse(key) for key in names])
+                else:
+                    wrong += await self._mend_turns(shard, names)
         return wrong
 
     async def hints(self) -> AsyncIterator[Hint]:
@@ -321,15 +323,19 @@ class RedisShelf(Shelf):
             args.append(encode((row.id, member(row.closed), fields)))
         return int(await FORGET(self._client, keys, args)) if len(args) > 1 else 0
 
-    async def _scanned(self, prefix: str) -> AsyncIterator[list[str]]:
-        """What follows the prefix in every name that begins with it, some at a time."""
-        names: list[str] = []
-        async for name in self._client.scan_iter(match=f"{prefix}*", count=PAGE):
-            names.append(name.decode().removeprefix(prefix))
-            if len(names) == PAGE // 2:
-                yield names
-                names = []
-        yield names
+    async def _scanned(self) -> AsyncIterator[tuple[int, str, list[str]]]:
+        """The conversations ("c") and turns ("t") of every shard, some at a time."""
+        found: dict[tuple[int, str], list[str]] = defaultdict(list)
+        async for name in self._client.scan_iter(match=f"{self._options.prefix}:{{s*", count=PAGE):
+            row = ROW.match(name.decode(), len(self._options.prefix))
+            if row is None:
+                continue
+            number, kind, rest = int(row[1]), row[2], row[3]
+            found[number, kind].append(rest)
+            if len(found[number, kind]) == PAGE // 2:
+                yield number, kind, found.pop((number, kind))
+        for (number, kind), names in found.items():
+            yield number, kind, names
 
     async def _mend(self, shard: Shard, keys: Sequence[ConversationKey]) -> int:
         if not keys:

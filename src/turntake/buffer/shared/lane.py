@@ -13,7 +13,7 @@ from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 
-LARGEST_BATCH = 150
+LARGEST_BATCH = 64
 FLIGHTS = 2
 LONGEST_QUEUE = 50_000
 REMEMBERED = 10_000

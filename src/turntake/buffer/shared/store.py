@@ -108,7 +108,7 @@ class SharedStore(Store, Maintained):
             answer = change(draft, letter.closed, await messages_of(self.shelf, letter))
             draft.encode()
             lane = self.shelf.lane(letter.key)
-            (refusal,) = await self.shelf.swap(lane, [draft], None)
+            (refusal,) = await self.shelf.swap(lane, [draft], Hint(draft.now))
             if refusal is None:
                 self._lanes[lane].remember(letter.key, draft.written)
                 return answer
