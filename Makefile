@@ -54,8 +54,9 @@ format: $(INSTALLED) ## rewrite to the house format
 wheel: $(INSTALLED) ## build dist/*.whl with the pinned back end
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv build --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 
-bench: $(INSTALLED) ## measure speed and lateness, beside two baselines
-	$(BIN)/turntake bench $(ARGS)
+bench: $(INSTALLED) ## measure one service beside two baselines, then the stores beside their peers
+	$(BIN)/turntake bench
+	$(BIN)/python -m bench $(ARGS)
 
 # Asks the registry the machine is set to, and writes versions and hashes only.
 lock: $(INSTALLED) ## choose the newest allowed versions, write constraints.txt

@@ -1,0 +1,1 @@
+"""Side by side with the peers that do the same job, in one run on one machine: `python -m bench`."""
