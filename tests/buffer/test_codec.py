@@ -1,0 +1,44 @@
+"""Values as bytes: what one release writes, the one before and the one after can read."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from turntake.buffer.codec import decode_closed, decode_conversation, decode_message, encode
+from turntake.rules.conversation import Buffer, Closed, Conversation, SealedTurn
+from turntake.rules.deadline import Deadline, Decision
+from turntake.rules.message import Attachment, Message
+
+DUE = Deadline(5, "silence")
+BUFFER = Buffer(2, 3, 4, DUE, DUE, (Decision(3, 5, "silence"),))
+TURN = SealedTurn("turn_1", 1, 1, DUE, 1, 1, 9, ())
+CONVERSATION = Conversation(3, 1, BUFFER, TURN, "sales")
+CLOSED = Closed("turn_1", 1, 1, "dead", 1, 7, TURN, "given up", "no such order")
+MESSAGE = Message("m1", "hé\u0000 👩‍🍳", "ann", 5, (Attachment("image", "https://x.test/1"),), "m0", {"n": 2**60})
+
+
+def test_values_come_back_as_they_were() -> None:
+    """Every field, also those that look odd."""
+    assert decode_conversation(encode(CONVERSATION)) == CONVERSATION
+    assert decode_closed(encode(CLOSED)) == CLOSED
+    assert decode_message(encode(MESSAGE)) == MESSAGE
+
+
+@pytest.mark.parametrize(("value", "decode"), [(CONVERSATION, decode_conversation), (CLOSED, decode_closed)])
+def test_fields_of_a_later_release_are_left_out(value: Any, decode: Any) -> None:
+    """While two releases run side by side, the older one reads what the newer one wrote."""
+    later = [*msgspec.msgpack.decode(encode(value)), "new"]
+    assert decode(msgspec.msgpack.encode(later)) == value
+
+
+def test_a_message_of_a_later_release_is_read() -> None:
+    """Messages are written by name, so a new name is nothing to us."""
+    later = msgspec.msgpack.decode(encode(MESSAGE)) | {"mood": "curious"}
+    assert decode_message(msgspec.msgpack.encode(later)) == MESSAGE
+
+
+def test_fields_that_an_earlier_release_did_not_write_get_their_defaults() -> None:
+    """A value without its last fields is one from before they existed."""
+    earlier = msgspec.msgpack.decode(encode(Conversation(3, 1)))[:2]
+    assert decode_conversation(msgspec.msgpack.encode(earlier)) == Conversation(3, 1)
