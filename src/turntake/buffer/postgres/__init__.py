@@ -1,0 +1,1 @@
+"""`postgresql://host/database`: durable, many machines, the server a team already has."""

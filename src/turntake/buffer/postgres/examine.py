@@ -1,0 +1,133 @@
+"""What `turntake doctor` says of a PostgreSQL server. Reads only; everything in one transaction that cannot write."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+
+from turntake.buffer.postgres.address import Address
+from turntake.buffer.postgres.connections import direct
+from turntake.buffer.postgres.schema import applied, pending
+from turntake.checks import Check
+from turntake.clock import Clock
+from turntake.errors import TurntakeError
+
+OLDEST_VERSION = 130_000
+DEAD_MANY = 50_000
+LONG_S = 300
+CONNECTIONS_FEW = 0.9
+OFFSET_MS = 1_000
+
+
+async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
+    """One finding after the other, beginning with whether the server answers."""
+    try:
+        address = Address.of(url)
+        async with direct(address.conninfo) as connection:
+            await connection.execute("BEGIN READ ONLY")
+            yield _server(connection)
+            yield await _schema(connection, address.schema)
+            for finding in (_writable, _durability, _dead_rows, _oldest, _connections):
+                for check in await finding(connection, address.schema):
+                    yield check
+            yield await _offset(connection, clock)
+    except TurntakeError as error:
+        yield Check("fail", "store", str(error))
+    except psycopg.Error as error:
+        yield Check("fail", "store", f"PostgreSQL: {str(error).partition(chr(10))[0]}")
+
+
+def _server(connection: AsyncConnection[Any]) -> Check:
+    version = connection.info.server_version
+    says = f"PostgreSQL {version // 10_000}.{version % 10_000} at {connection.info.host}:{connection.info.port}"
+    if version < OLDEST_VERSION:
+        return Check("fail", "store", f"{says}: too old, 13 is the oldest that works")
+    return Check("ok", "store", says)
+
+
+async def _schema(connection: AsyncConnection[Any], schema: str) -> Check:
+    done = await applied(connection, schema)
+    try:
+        now = [migration.name for migration in pending(done)]
+    except TurntakeError as error:
+        return Check("fail", "schema", str(error))
+    if not done:
+        return Check("ok", "schema", f"{schema} will be created at the next start")
+    later = [migration.name for migration in pending(done, is_finishing=True) if migration.name not in now]
+    says = f"{schema} is at {done[-1]}"
+    if now:
+        says += f"; the next start runs {', '.join(now)}"
+    if later:
+        return Check("warn", "schema", f"{says}; once no older release runs, finish the upgrade: {', '.join(later)}")
+    return Check("ok", "schema", says)
+
+
+async def _writable(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+    query = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+    ((is_standby, is_read_only),) = await _rows(connection, query)
+    if is_standby:
+        return [Check("fail", "store", "this server is a standby and takes no writes; name the primary")]
+    if is_read_only:
+        return [Check("fail", "store", "default_transaction_read_only is on, so nothing can be accepted")]
+    return []
+
+
+async def _durability(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    settings = dict(await _rows(connection, "SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [*names]))
+    off = [name for name in names if settings.get(name) == "off"]
+    if off:
+        says = f"{', '.join(off)} off: what was accepted may be lost when the server crashes"
+        return [Check("warn", "durability", says)]
+    says = f"synchronous_commit {settings.get('synchronous_commit')}: what was accepted is on the server's disk"
+    return [Check("ok", "durability", says)]
+
+
+async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+    query = (
+        "SELECT relname, n_live_tup, n_dead_tup, to_char(last_autovacuum, 'YYYY-MM-DD HH24:MI') "
+        "FROM pg_stat_user_tables WHERE schemaname = %s AND relname <> ALL ('{migrations,clock}') ORDER BY relname"
+    )
+    return [
+        Check(
+            "warn" if dead > DEAD_MANY and dead > live else "ok",
+            "bloat",
+            f"{table}: {live:,} rows, {dead:,} dead, last autovacuum {vacuumed or 'never'}",
+        )
+        for table, live, dead, vacuumed in await _rows(connection, query, schema)
+    ]
+
+
+async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+    """A snapshot that stays open keeps every dead row of the database."""
+    query = (
+        "SELECT coalesce(max(age(backend_xmin)), 0), "
+        "coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::bigint "
+        "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    ((xids, seconds),) = await _rows(connection, query)
+    says = f"the longest open transaction is {seconds:,} s old, the oldest snapshot {xids:,} transactions"
+    if seconds > LONG_S:
+        return [Check("warn", "snapshots", f"{says}: dead rows pile up until it ends")]
+    return [Check("ok", "snapshots", says)]
+
+
+async def _connections(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+    query = "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity WHERE backend_type = %s"
+    ((used, most),) = await _rows(connection, query, "client backend")
+    mark = "warn" if used > most * CONNECTIONS_FEW else "ok"
+    return [Check(mark, "connections", f"{used} of {most} in use")]  # type: ignore[arg-type]
+
+
+async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Check:
+    ((server_at,),) = await _rows(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+    ahead_ms = server_at - clock.now()
+    says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
+    if clock.is_followed and abs(ahead_ms) > OFFSET_MS:
+        return Check("warn", "clock", f"{says}; turntake goes by the server's")
+    return Check("ok", "clock", says)
+
+
+async def _rows(connection: AsyncConnection[Any], query: str, *parameters: object) -> list[Any]:
+    return await (await connection.execute(query.encode(), parameters)).fetchall()

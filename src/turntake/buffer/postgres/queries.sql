@@ -1,0 +1,68 @@
+-- swap: writes drafts whose rows did not change, and answers with the others
+SELECT * FROM {schema}.swap_1(
+    %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b,
+    %b::text
+);
+
+-- offer: due conversations with their open messages, locked until the transaction ends
+SELECT * FROM {schema}.offer_1(%s::bigint, %s::bigint, %s::bigint, %s::bigint);
+
+-- put_off: rows that cannot be read are looked at again later
+UPDATE {schema}.conversations SET due_at = %s WHERE id = ANY (%s);
+
+-- load: conversations by their keys
+SELECT key, version, body FROM {schema}.conversations WHERE key = ANY (%b);
+
+-- messages: a range of a conversation
+SELECT m.seq, m.received_at, m.payload FROM {schema}.conversations c JOIN {schema}.messages m ON m.conversation = c.id
+WHERE c.key = %s AND m.seq BETWEEN %s AND %s;
+
+-- next_due: the earliest deadline from some time on, and the server's time
+SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY due_at LIMIT 1),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
+-- clock: the latest time any process saw, and the server's
+SELECT seen_at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM {schema}.clock;
+
+-- note_clock: the time is now; nobody waits for whoever says the same
+UPDATE {schema}.clock SET seen_at = %(now)s
+WHERE one = (SELECT one FROM {schema}.clock WHERE seen_at < %(now)s FOR UPDATE SKIP LOCKED);
+
+-- turn: by its id
+SELECT key, id, body, letter_at FROM {schema}.turns WHERE id = %s;
+
+-- turns: the latest of a conversation
+SELECT key, id, body, letter_at FROM {schema}.turns
+WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) ORDER BY head DESC, tail DESC LIMIT %s;
+
+-- letters: the latest before a place in the list
+SELECT key, id, body, letter_at FROM {schema}.turns
+WHERE letter_at IS NOT NULL AND (letter_at, id) < (%s, %s) ORDER BY letter_at DESC, id DESC LIMIT %s;
+
+-- waiting: conversations with a deadline, after a place in the list
+SELECT key, version, body FROM {schema}.conversations
+WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT %s;
+
+-- idle: conversations without a deadline, after a place in the list
+SELECT key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
+
+-- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
+WITH old AS (
+    SELECT id, conversation, head, tail, status FROM {schema}.turns
+    WHERE closed_at < %s AND letter_at IS NULL ORDER BY closed_at LIMIT %s
+    FOR UPDATE SKIP LOCKED
+), messages AS (
+    DELETE FROM {schema}.messages m USING old
+    WHERE old.status <> 'interrupted' AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
+), turns AS (
+    DELETE FROM {schema}.turns t USING old WHERE t.id = old.id RETURNING t.id
+)
+SELECT count(*) FROM turns;
+
+-- copies: what a page of rows says beside the bodies
+SELECT key, version, state, due_at, open_from, body FROM {schema}.conversations WHERE key > %s ORDER BY key LIMIT %s;
+
+-- mend: the copies as the body has them, unless somebody wrote the row meanwhile
+UPDATE {schema}.conversations c SET state = a.state, due_at = a.due_at, open_from = a.open_from
+FROM unnest(%b, %b, %b, %b, %b) AS a (key, version, state, due_at, open_from)
+WHERE c.key = a.key AND c.version = a.version RETURNING c.key;

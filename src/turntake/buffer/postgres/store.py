@@ -1,0 +1,25 @@
+"""The PostgreSQL store: the shared verbs on rows in PostgreSQL."""
+
+from collections.abc import AsyncIterator
+from typing import Self
+
+from turntake.buffer.maintain import Examined
+from turntake.buffer.postgres.address import Address
+from turntake.buffer.postgres.examine import examine
+from turntake.buffer.postgres.shelf import PostgresShelf
+from turntake.buffer.shared.store import SharedStore
+from turntake.checks import Check
+from turntake.clock import Clock
+
+
+class PostgresStore(SharedStore, Examined):
+    """Opened and closed by `async with`; any number of processes may share the database."""
+
+    @classmethod
+    def open(cls, url: str, clock: Clock) -> Self:
+        """`postgresql://user:password@host:5432/database`; `?schema=` names another schema than `turntake`."""
+        return cls(PostgresShelf(Address.of(url), clock), clock)
+
+    @classmethod
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+        return examine(url, clock)
