@@ -22,9 +22,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 serve: $(INSTALLED) ## run the service; flags go in ARGS="..."
 	$(BIN)/turntake serve $(ARGS)
 
-test: $(INSTALLED) browser ## run the tests, then the chaos run
+test: $(INSTALLED) browser ## run the tests, then half a minute of chaos a store
 	$(BIN)/python -m pytest tests $(ARGS)
-	$(MAKE) --no-print-directory chaos ARGS=
+	$(MAKE) --no-print-directory chaos ARGS="--seconds 30"
 
 # Never stops a run: whether a missing browser skips or fails is for the tests to say.
 browser: ## find chromium; as root, install it if missing
@@ -34,7 +34,7 @@ browser: ## find chromium; as root, install it if missing
 			|| echo "chromium could not be installed"; \
 	else echo "no chromium found"; fi
 
-chaos: $(INSTALLED) ## kill, restart, mix for two minutes, then check the promises
+chaos: $(INSTALLED) ## kill, pause, cut and restart for two minutes a store, then check the promises
 	$(BIN)/python -m chaos $(ARGS)
 
 check: lint types ## everything CI checks: lint, types, tests

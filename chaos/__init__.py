@@ -1,1 +1,1 @@
-"""Kills the server at random moments under load, then checks the promises. Run it with `make chaos`."""
+"""Kills, pauses, restarts and cuts off servers under load, then checks the promises. Run it with `make chaos`."""

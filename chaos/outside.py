@@ -1,4 +1,4 @@
-"""The outside world as real HTTP: people who send and send again, an agent, and a channel that takes replies."""
+"""The outside world as real HTTP: an agent, and a channel that takes replies. Both write down what they see."""
 
 import asyncio
 import hashlib
@@ -7,7 +7,6 @@ import random
 import time
 from typing import Any
 
-import httpx2
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -16,34 +15,44 @@ from starlette.routing import Route
 
 from chaos.history import HandOver, History, Reply
 
+THINKING_S = (0, 0, 0, 0.01, 0.01, 0.05, 0.05, 0.2)
+BUSY = 0.02
+SLOW = 0.06
+
 
 class Outside:
-    """Agent and channel on one loopback port. Each answer is new, so an answer given twice would show."""
+    """Agent and channel on one loopback port. Each answer is new, so one given twice would show.
 
-    def __init__(self, history: History, chance: random.Random) -> None:
+    Now and then the agent takes `slow_s`, longer than a lease, or says that it is busy; once `is_calm`, never.
+    """
+
+    def __init__(self, history: History, chance: random.Random, slow_s: float) -> None:
         self.history = history
-        self._chance = chance
         self.is_calm = False
+        self._chance = chance
+        self._slow_s = slow_s
 
     async def agent(self, request: Request) -> Response:
-        data = await _data(request)
-        if data is None:
+        event = await _event(request)
+        if event is None:
             return Response(status_code=400)
-        attempt = data.pop("attempt")
-        digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-        ids = tuple(message["id"] for message in data["messages"])
-        call = HandOver(time.monotonic(), data["turnId"], attempt, data["conversationId"], ids, digest)
-        self.history.hand_overs.append(call)
-        await asyncio.sleep(self._chance.choice((0, 0, 0.01, 0.05, 0.2)))
-        if not self.is_calm and self._chance.random() < 0.02:
+        call = self._noted(event["data"])
+        is_slow = not self.is_calm and self._chance.random() < SLOW
+        await asyncio.sleep(self._slow_s if is_slow else self._chance.choice(THINKING_S))
+        if not self.is_calm and self._chance.random() < BUSY:
+            call.ended_at = time.monotonic()
             return Response(status_code=503, headers={"retry-after": "0"})
-        return JSONResponse({"replies": [f"{self._chance.random()}", f"{self._chance.random()}"]})
+        call.answer = tuple(f"answer {call.call}, part {part}" for part in (1, 2))
+        call.ended_at = time.monotonic()
+        return JSONResponse({"replies": call.answer})
 
     async def channel(self, request: Request) -> Response:
-        data = await _data(request)
-        if data is None:
+        event = await _event(request)
+        if event is None:
             return Response(status_code=400)
-        self.history.replies.append(Reply(time.monotonic(), data["turnId"], data["index"], data["text"]))
+        data = event["data"]
+        reply = Reply(time.monotonic(), data["turnId"], data["index"], data["text"], event["id"])
+        self.history.replies.append(reply)
         return Response(status_code=204)
 
     def server(self, port: int) -> uvicorn.Server:
@@ -51,42 +60,26 @@ class Outside:
         config = uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=port, log_level="warning")
         return uvicorn.Server(config)
 
+    def _noted(self, data: dict[str, Any]) -> HandOver:
+        attempt = data.pop("attempt")
+        call = HandOver(
+            at=time.monotonic(),
+            call=len(self.history.hand_overs) + 1,
+            turn_id=data["turnId"],
+            attempt=attempt,
+            conversation=f"{data['tenant']}.{data['conversationId']}",
+            message_ids=tuple(message["id"] for message in data["messages"]),
+            seqs=tuple(message["seq"] for message in data["messages"]),
+            digest=hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest(),
+        )
+        self.history.hand_overs.append(call)
+        return call
 
-async def _data(request: Request) -> dict[str, Any] | None:
-    """What the event says, or None if the server died while it spoke."""
+
+async def _event(request: Request) -> dict[str, Any] | None:
+    """The event, or None if the server died while it spoke."""
     try:
-        data: dict[str, Any] = (await request.json())["data"]
+        event: dict[str, Any] = await request.json()
     except ClientDisconnect:
         return None
-    return data
-
-
-async def person(name: str, url: str, history: History, chance: random.Random, stop: asyncio.Event) -> None:
-    """Sends bursts in order. What is not acknowledged is sent again, as platforms do; now and then, what is, too."""
-    number = 0
-    async with httpx2.AsyncClient(timeout=5) as client:
-        while not stop.is_set():
-            for _ in range(chance.randint(1, 5)):
-                number += 1
-                await _insist(client, url, name, f"{name}/{number}", history)
-                if chance.random() < 0.1:
-                    await _insist(client, url, name, f"{name}/{number}", history)
-                await asyncio.sleep(chance.uniform(0, 0.08))
-            await asyncio.sleep(chance.uniform(0.05, 0.6))
-
-
-async def _insist(client: httpx2.AsyncClient, url: str, conversation: str, message: str, history: History) -> None:
-    history.sent.add(message)
-    body: dict[str, Any] = {"conversation": conversation, "id": message, "text": f"text of {message}"}
-    while True:
-        try:
-            response = await client.post(f"{url}/v1/messages", json=body)
-        except httpx2.HTTPError:
-            await asyncio.sleep(0.02)
-            continue
-        if response.status_code == 202:
-            history.acknowledged.setdefault(message, time.monotonic())
-            return
-        if response.status_code < 500:
-            raise AssertionError(f"{message} was refused: {response.status_code} {response.text}")
-        await asyncio.sleep(0.02)
+    return event

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import msgspec
 
-from turntake.buffer.codec import decode_conversation, encode
+from turntake.buffer.codec import encode
 from turntake.buffer.postgres.arrays import Bodies, Numbers, Texts
-from turntake.buffer.shared.draft import Draft, Row
-from turntake.buffer.shared.shelf import Refusal
+from turntake.buffer.shared.draft import Draft
+from turntake.buffer.shared.shelf import Refusal, refused
 from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed, SealedTurn
 
@@ -47,8 +47,7 @@ class Batch:
     def refusals(self, answer: Sequence[Any]) -> list[Refusal | None]:
         refusals: list[Refusal | None] = [None] * len(self._order)
         for place, version, body, known in answer:
-            row = Row(version, decode_conversation(body)) if version else Row()
-            refusals[self._order[place - 1]] = Refusal(row, frozenset(map(bytes.decode, known or ())))
+            refusals[self._order[place - 1]] = refused(version, body, map(bytes.decode, known or ()))
         return refusals
 
 
@@ -57,6 +56,7 @@ def _rows(drafts: list[Draft]) -> tuple[object, ...]:
     return (
         Texts(str(draft.key) for draft in drafts),
         Numbers(draft.row.version for draft in drafts),
+        Numbers(draft.version for draft in drafts),
         Texts(conversation.state for conversation in conversations),
         Numbers(conversation.due_at for conversation in conversations),
         Numbers(draft.open_from for draft in drafts),
@@ -107,7 +107,7 @@ def _opened(place: int, turn: SealedTurn) -> _Turn:
 
 
 def _closed(place: int, closed: Closed) -> _Turn:
-    letter_at = closed.at if closed.status in ("dead", "cleared") else None
+    letter_at = closed.at if closed.is_letter else None
     return _Turn(place, closed.id, closed.head, closed.tail, closed.status, closed.at, letter_at, encode(closed))
 
 

@@ -1,7 +1,7 @@
 -- swap: writes drafts whose rows did not change, and answers with the others
 SELECT * FROM {schema}.swap_1(
     %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b,
-    %b::text
+    %b, %b::text
 );
 
 -- offer: due conversations with their open messages, locked until the transaction ends

@@ -28,7 +28,7 @@ class Call:
         due, state = "", ""
         if draft.is_changed:
             due = IDLE if conversation.due_at is None else str(conversation.due_at)
-            state = f"{draft.row.version + 1} {draft.open_from} {conversation.next_seq}"
+            state = f"{draft.version} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
         self.args += (key, draft.row.version, due, state, draft.body, len(draft.added), len(draft.moved), turns)

@@ -1,15 +1,15 @@
 """The names of everything a shard holds. A shard's names share one hash tag, so a cluster keeps them together.
 
-    turntake:meta                   how many shards there are, and the format
-    turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
-    turntake:{s3}:closed            closed turns by the time they closed
-    turntake:{s3}:letters           dead letters by the same
-    turntake:{s3}:counts            messages ever added, the latest time seen
-    turntake:{s3}:done:<request>    which drafts of a call were taken; the only name with an expiry
-    turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
-                                    m<seq> a message, i<id> an id it holds
-    turntake:{s3}:h:<key>           a conversation's turns by their first message
-    turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
+turntake:meta                   how many shards there are, and the format
+turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
+turntake:{s3}:closed            closed turns by the time they closed
+turntake:{s3}:letters           dead letters by the same
+turntake:{s3}:counts            messages ever added, the latest time seen
+turntake:{s3}:done:<request>    which drafts of a call were taken; the only name with an expiry
+turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
+                                m<seq> a message, i<id> an id it holds
+turntake:{s3}:h:<key>           a conversation's turns by their first message
+turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
 """
 
 import re

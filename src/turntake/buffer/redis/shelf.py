@@ -16,14 +16,14 @@ from redis.exceptions import RedisError
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message, encode
 from turntake.buffer.cursor import Place
 from turntake.buffer.redis.client import CLUSTER_SHARDS, Client, Options, connect, options_of
+from turntake.buffer.redis.connections import mended
 from turntake.buffer.redis.drafts import IDLE, RECEIVED_AT, Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, ROW, Shard, member, place_of
-from turntake.buffer.redis.packing import pack_fast
 from turntake.buffer.redis.scripts import FORGET, MEND, MEND_TURNS, SWAP, TAKE
 from turntake.buffer.shared.draft import Draft, Row
-from turntake.buffer.shared.shelf import PAGE, Due, Messages, Refusal, Shelf, TurnRow
+from turntake.buffer.shared.shelf import PAGE, Due, Messages, Refusal, Shelf, TurnRow, refused
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, StoreUnavailable
@@ -58,7 +58,7 @@ class RedisShelf(Shelf):
         self.lost = 0
 
     async def open(self) -> None:
-        self._client: Client = pack_fast(connect(self._url))
+        self._client: Client = mended(connect(self._url))
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
@@ -90,7 +90,7 @@ class RedisShelf(Shelf):
         self._count(lane, answer[0], answer[1])
         refusals: list[Refusal | None] = [None] * len(drafts)
         for number, version, body, known in _grouped(answer, 2, 4):
-            refusals[number - 1] = Refusal(_row(version, body), frozenset(id.decode() for id in known))
+            refusals[number - 1] = refused(version, body, (id.decode() for id in known))
         return refusals
 
     async def claim(self, limit: int, now: int, decide: Callable[[Due], Draft | None]) -> list[tuple[Due, Draft]]:

@@ -1,6 +1,7 @@
 """One conversation in hand: what the store had, what the rules made of it, and what must be written for that."""
 
 from collections.abc import Collection
+from random import getrandbits
 from typing import NamedTuple
 
 from turntake.buffer.codec import encode
@@ -11,9 +12,14 @@ from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended, appended
 from turntake.rules.waiting import Rules
 
+LOT_BITS = 20
+
 
 class Row(NamedTuple):
-    """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet."""
+    """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet.
+
+    Half of a version is drawn by lot: a server that lost its latest writes, and got others since, has other versions.
+    """
 
     version: int = 0
     conversation: Conversation = Conversation()
@@ -31,7 +37,10 @@ class Added(NamedTuple):
 class Draft:
     """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft."""
 
-    __slots__ = ("added", "body", "closed", "conversation", "ended", "key", "known", "moved", "now", "opened", "row")
+    __slots__ = (
+        *("key", "row", "now", "conversation", "version", "body", "known"),
+        *("added", "moved", "opened", "closed", "ended"),
+    )
 
     def __init__(self, key: ConversationKey, row: Row, now: int, known: Collection[str] = ()) -> None:
         """`known` are ids of messages that the store is known to hold already."""
@@ -39,6 +48,7 @@ class Draft:
         self.row = row
         self.now = now
         self.conversation = row.conversation
+        self.version = row.version
         self.body = b""
         self.known = set(known)
         self.added: list[Added] = []
@@ -54,7 +64,7 @@ class Draft:
     @property
     def written(self) -> Row:
         """The row once the store has taken this draft."""
-        return Row(self.row.version + 1, self.conversation) if self.is_changed else self.row
+        return Row(self.version, self.conversation) if self.is_changed else self.row
 
     @property
     def open_from(self) -> int:
@@ -68,6 +78,7 @@ class Draft:
         """Writes the conversation down, once all is decided."""
         if self.is_changed:
             self.body = encode(self.conversation)
+            self.version = (((self.row.version >> LOT_BITS) + 1) << LOT_BITS) | getrandbits(LOT_BITS)
 
     @property
     def is_there(self) -> bool:

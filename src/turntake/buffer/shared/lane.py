@@ -165,6 +165,8 @@ class Lane:
             if refusal is None:
                 self.remember(job.key, job.draft.written)
                 job.succeed()
+            elif refusal.error is not None:
+                job.fail(refusal.error)
             else:
                 job.learn(refusal)
                 again.append(job)

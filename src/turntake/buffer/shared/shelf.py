@@ -5,9 +5,12 @@ the one that was decided on: compare and swap. So the rules exist once, in Pytho
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from turntake.buffer.codec import decode_conversation
 from turntake.buffer.cursor import Place
 from turntake.buffer.shared.draft import Draft, Row
 from turntake.buffer.store import Hint
@@ -30,6 +33,15 @@ class Refusal(NamedTuple):
     row: Row
     known: frozenset[str] = frozenset()
     is_read: bool = True
+    error: Exception | None = None
+
+
+def refused(version: int, body: bytes, known: Iterable[str]) -> Refusal:
+    """What the store has. A row that nobody can read concerns its own conversation and no other in the batch."""
+    try:
+        return Refusal(Row(version, decode_conversation(body)) if version else Row(), frozenset(known))
+    except msgspec.MsgspecError as error:
+        return Refusal(Row(), error=error)
 
 
 class Due(NamedTuple):

@@ -70,7 +70,7 @@ INSERT INTO clock VALUES (1, 0);
 -- only compared. A row that this very request wrote is no refusal: its reply was lost, and it came again.
 CREATE FUNCTION swap_1(
     request uuid,
-    keys text[], versions bigint[], states text[], due_ats bigint[], open_froms bigint[], bodies bytea[],
+    keys text[], versions bigint[], new_versions bigint[], states text[], due_ats bigint[], open_froms bigint[], bodies bytea[],
     message_froms bigint[], message_tos bigint[],
     message_places bigint[], message_seqs bigint[], message_ids bytea[], message_ats bigint[], message_payloads bytea[],
     turn_places bigint[], turn_ids text[], turn_heads bigint[], turn_tails bigint[], turn_statuses text[],
@@ -93,20 +93,20 @@ DECLARE
 BEGIN
     FOR draft IN
         SELECT * FROM unnest(
-            keys, versions, states, due_ats, open_froms, bodies, message_froms, message_tos
-        ) WITH ORDINALITY AS d (key, version, state, due_at, open_from, body, message_from, message_to, place)
+            keys, versions, new_versions, states, due_ats, open_froms, bodies, message_froms, message_tos
+        ) WITH ORDINALITY AS d (key, version, new_version, state, due_at, open_from, body, message_from, message_to, place)
     LOOP
         taken := NULL;
         IF draft.version = 0 AND draft.body IS NOT NULL THEN
             INSERT INTO conversations AS c (key, version, written_by, state, due_at, open_from, body)
-            VALUES (draft.key, 1, request, draft.state, draft.due_at, draft.open_from, draft.body)
+            VALUES (draft.key, draft.new_version, request, draft.state, draft.due_at, draft.open_from, draft.body)
             ON CONFLICT DO NOTHING
             RETURNING c.id INTO taken;
         ELSIF draft.body IS NOT NULL THEN
             -- Whoever knows a version saw it committed, so this statement sees all of that version's messages. If the
             -- row is newer by the time its lock is had, it is compared again, and differs.
             UPDATE conversations c
-            SET version = draft.version + 1, written_by = request, state = draft.state, due_at = draft.due_at,
+            SET version = draft.new_version, written_by = request, state = draft.state, due_at = draft.due_at,
                 open_from = draft.open_from, body = draft.body
             WHERE c.key = draft.key AND c.version = draft.version AND NOT EXISTS (
                 SELECT FROM messages m

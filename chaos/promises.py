@@ -1,0 +1,223 @@
+"""Whether a history keeps the promises: nothing lost, nothing twice, in order, one answer. Numbers are faults.md's."""
+
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+from chaos.history import HandOver, History, Limits, Violation, conversation_of, number_of
+from chaos.punctuality import early, late
+from chaos.seen import Seen
+
+
+def violations(history: History, limits: Limits) -> list[Violation]:
+    """Every broken promise; none is what we want."""
+    seen = Seen(history, limits)
+    checks = (
+        lost,
+        in_two_turns,
+        disordered,
+        numbered_wrongly,
+        overlapping,
+        answered_twice,
+        changed,
+        attempted_wrongly,
+        phantoms,
+        phantom_replies,
+        taken_twice,
+        refused,
+        repeated_replies,
+        shuffled_replies,
+        unanswered,
+        early,
+        late,
+    )
+    return [violation for check in checks for violation in check(seen)]
+
+
+def lost(seen: Seen) -> list[Violation]:
+    """I1"""
+    return [
+        Violation("lost", conversation_of(m), f"{m} was acknowledged and never handed over", (m,))
+        for m in seen.acknowledged_at
+        if m not in seen.first_handed
+    ]
+
+
+def in_two_turns(seen: Seen) -> list[Violation]:
+    """I2, and I12 for those that nobody acknowledged"""
+    turns: defaultdict[str, set[str]] = defaultdict(set)
+    twice: list[Violation] = []
+    for call in seen.history.hand_overs:
+        for message, count in Counter(call.message_ids).items():
+            turns[message].add(call.turn_id)
+            if count > 1:
+                says = f"{message} is {count} times in {call.turn_id}"
+                twice.append(Violation("twice in one turn", call.conversation, says, (message, call.turn_id)))
+    return twice + [
+        Violation("two turns", conversation_of(m), f"{m} is in {sorted(ids)}", (m, *sorted(ids)))
+        for m, ids in turns.items()
+        if len(ids) > 1
+    ]
+
+
+def disordered(seen: Seen) -> list[Violation]:
+    """I3, for those whose acknowledgement forced an order. One that was given up may come at any time."""
+    found: list[Violation] = []
+    for conversation in list(seen.conversations):
+        calls = seen.first_calls(conversation)
+        known = [m for call in calls for m in call.message_ids if m in seen.acknowledged_at]
+        found += [
+            Violation("order", conversation, f"{after} follows {before}", (before, after))
+            for before, after in pairwise(known)
+            if number_of(after) <= number_of(before)
+        ]
+    return found
+
+
+def numbered_wrongly(seen: Seen) -> list[Violation]:
+    """I3: the numbers that the store gave count up from 1 without a hole, turn after turn."""
+    found: list[Violation] = []
+    for conversation in list(seen.conversations):
+        last = 0
+        for call in seen.first_calls(conversation):
+            if call.seqs != tuple(range(last + 1, last + 1 + len(call.message_ids))):
+                says = f"{call.turn_id} has numbers {call.seqs} after {last}"
+                found.append(Violation("numbers", conversation, says, (call.turn_id,)))
+            last = max(last, *call.seqs)
+    return found
+
+
+def overlapping(seen: Seen) -> list[Violation]:
+    """I4: two handlers at once, although nothing could have taken the claim from the first."""
+    return [
+        Violation("overlap", a.conversation, f"{_name(b)} began while {_name(a)} went on", (a.turn_id, b.turn_id))
+        for a, b in overlaps(seen)
+        if not seen.is_disturbed(a.at, b.at)
+    ]
+
+
+def overlaps(seen: Seen) -> list[tuple[HandOver, HandOver]]:
+    """Pairs of hand-overs of one conversation that were under way together."""
+    found: list[tuple[HandOver, HandOver]] = []
+    for calls in seen.conversations.values():
+        running: list[HandOver] = []
+        for call in calls:
+            running = [other for other in running if other.ended_at > call.at]
+            found += [(other, call) for other in running]
+            running.append(call)
+    return found
+
+
+def answered_twice(seen: Seen) -> list[Violation]:
+    """I4: what the person got for one turn comes from one attempt alone."""
+    found: list[Violation] = []
+    for turn_id, replies in seen.replies.items():
+        texts = {reply.text for reply in replies}
+        givers = {_name(call) for call in seen.turns.get(turn_id, []) if texts & set(call.answer)}
+        if len(givers) > 1:
+            says = f"replies of {sorted(givers)} were delivered"
+            found.append(Violation("two answers", seen.conversation(turn_id), says, (turn_id,)))
+    return found
+
+
+def changed(seen: Seen) -> list[Violation]:
+    """I5"""
+    return [
+        Violation("changed", calls[0].conversation, f"{turn_id} was handed over with different bytes", (turn_id,))
+        for turn_id, calls in seen.turns.items()
+        if len({call.digest for call in calls}) > 1
+    ]
+
+
+def attempted_wrongly(seen: Seen) -> list[Violation]:
+    """I5. One who was paused between claiming and calling may come late, but never under a number used before."""
+    found: list[Violation] = []
+    for turn_id, calls in seen.turns.items():
+        for place, call in enumerate(calls):
+            earlier = calls[:place]
+            is_repeated = any(other.attempt == call.attempt for other in earlier)
+            is_behind = any(other.attempt > call.attempt for other in earlier)
+            if is_repeated or (is_behind and not seen.is_disturbed(call.at, call.at)):
+                says = f"{_name(call)} after {[other.attempt for other in earlier]}"
+                found.append(Violation("attempt", call.conversation, says, (turn_id,)))
+    return found
+
+
+def phantoms(seen: Seen) -> list[Violation]:
+    """I6"""
+    return [
+        Violation("phantom", call.conversation, f"{message} in {call.turn_id}", (message, call.turn_id))
+        for call in seen.history.hand_overs
+        for message in call.message_ids
+        if message not in seen.sent_at or conversation_of(message) != call.conversation
+    ]
+
+
+def phantom_replies(seen: Seen) -> list[Violation]:
+    """I6: a reply that the agent gave to no attempt at this turn, or gave in another place."""
+    return [
+        Violation("phantom reply", seen.conversation(r.turn_id), f"{r.text!r} as {r.key}", (r.turn_id,))
+        for r in seen.history.replies
+        if not any(call.answer[r.index : r.index + 1] == (r.text,) for call in seen.turns.get(r.turn_id, []))
+    ]
+
+
+def taken_twice(seen: Seen) -> list[Violation]:
+    """I7"""
+    found: list[Violation] = []
+    for message, sendings in seen.sendings.items():
+        known_at = seen.acknowledged_at.get(message)
+        anew = [s for s in sendings if s.status == "buffered"]
+        again = [s for s in anew if known_at is not None and s.at > known_at]
+        if len(anew) > 1 or again:
+            says = f"{message} was taken as new {len(anew)} times, {len(again)} of them after its acknowledgement"
+            found.append(Violation("dedupe", conversation_of(message), says, (message,)))
+    return found
+
+
+def refused(seen: Seen) -> list[Violation]:
+    """I7: whoever sends is told that it is stored, or to come again (503, or no word at all); nothing else."""
+    return [
+        Violation("refused", conversation_of(s.message), f"{s.message} was answered {s.status}", (s.message,))
+        for s in seen.history.sendings
+        if s.status.isdecimal() and s.status != "503"
+    ]
+
+
+def repeated_replies(seen: Seen) -> list[Violation]:
+    """I13: one key and one text for each place; sent again only when whoever sent it may not have lived to note it."""
+    found: list[Violation] = []
+    for turn_id, replies in seen.replies.items():
+        places: dict[int, tuple[str, str, float]] = {}
+        for reply in replies:
+            key, text, at = places.get(reply.index, (reply.key, reply.text, reply.at))
+            is_other = (key, text) != (reply.key, reply.text)
+            is_unprovoked = reply.index in places and not seen.is_disturbed(at, reply.at)
+            if is_other or is_unprovoked:
+                says = f"{reply.key} {reply.text!r} at place {reply.index}, after {key} {text!r}"
+                found.append(Violation("repeated reply", seen.conversation(turn_id), says, (turn_id,)))
+            places.setdefault(reply.index, (reply.key, reply.text, reply.at))
+    return found
+
+
+def shuffled_replies(seen: Seen) -> list[Violation]:
+    """I13: the first of each place come in the order of their places."""
+    return [
+        Violation("reply order", seen.conversation(turn_id), f"{turn_id} got {first_seen}", (turn_id,))
+        for turn_id, replies in seen.replies.items()
+        if (first_seen := list(dict.fromkeys(reply.index for reply in replies))) != sorted(first_seen)
+    ]
+
+
+def unanswered(seen: Seen) -> list[Violation]:
+    """I9: every turn got a whole answer."""
+    found: list[Violation] = []
+    for turn_id, calls in seen.turns.items():
+        got = {reply.text for reply in seen.replies.get(turn_id, [])}
+        if not any(call.answer and set(call.answer) <= got for call in calls):
+            says = f"{turn_id} got {len(got)} replies"
+            found.append(Violation("unanswered", calls[0].conversation, says, (turn_id,)))
+    return found
+
+
+def _name(call: HandOver) -> str:
+    return f"attempt {call.attempt} of {call.turn_id}"

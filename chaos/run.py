@@ -1,0 +1,171 @@
+"""One run on one store: people talk, faults come and stop, everything drains, and the history is judged."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from chaos.fleet import Fleet, Process
+from chaos.history import Fault, History, Limits, Violation
+from chaos.nemesis import Nemesis
+from chaos.outside import Outside
+from chaos.people import PATIENCE_S, crowd
+from chaos.promises import violations
+from chaos.rebuild import lose_index
+from chaos.stores import STORES, Place
+from tests.databases import free_port
+
+# Slack is three times the two seconds that faults.md allows on a machine that does nothing else.
+LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=45.0)
+WARM_UP_S = 3.0
+COOL_DOWN_S = 10.0
+DRAIN_S = LIMITS.max_wait + LIMITS.lease + 3 * LIMITS.slack
+STALL_S = 0.5
+LONGEST_END_S = 180.0
+SENTENCES = {
+    "claims lost": "A claim was lost; its result counts for nothing",
+    "turns not settled": "A turn could not be settled",
+    "turns failed": "A turn failed",
+    "messages the store lost": "The store lost messages",
+}
+OPEN_STATES = ("collecting", "answering", "replying")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run; `logs` says how often the servers logged a sentence that counts."""
+
+    store: str
+    seed: int
+    seconds: float
+    history: History
+    violations: list[Violation] = field(default_factory=list)
+    logs: dict[str, int] = field(default_factory=dict)
+    failed_starts: int = 0
+    dropped_replies: int = 0
+
+
+async def run(store: str, seconds: float, people: int | None, seed: int, folder: Path) -> Outcome:
+    began, history = time.monotonic(), History()
+    outside = Outside(history, random.Random(f"{seed} outside"), 1.8 * LIMITS.lease)
+    async with AsyncExitStack() as ends:
+        place = await ends.enter_async_context(STORES[store](folder))
+        port = await ends.enter_async_context(_served(outside))
+        fleet = _fleet(place, port, folder)
+        ends.push_async_callback(fleet.close)
+        await ends.enter_async_context(_watched(history, store))
+        await fleet.open()
+        nemesis = Nemesis(fleet, place, history, random.Random(f"{seed} nemesis"), LIMITS.lease)
+        async with asyncio.timeout(seconds + LONGEST_END_S):
+            troubles = await _play(fleet, place, nemesis, outside, seconds, people or place.people, seed)
+    found = [Violation("trouble", "", trouble) for trouble in (*troubles, *fleet.troubles)]
+    return Outcome(
+        store,
+        seed,
+        time.monotonic() - began,
+        history,
+        found + violations(history, LIMITS),
+        {name: fleet.count(sentence) for name, sentence in SENTENCES.items()},
+        sum(process.failed_starts for process in fleet.processes),
+        place.proxy.dropped_replies if place.proxy else 0,
+    )
+
+
+async def _play(
+    fleet: Fleet, place: Place, nemesis: Nemesis, outside: Outside, seconds: float, size: int, seed: int
+) -> list[str]:
+    """Returns what went wrong and is no part of the history."""
+    history, stop = outside.history, asyncio.Event()
+    async with httpx2.AsyncClient(timeout=PATIENCE_S) as client:
+        people = crowd(client, size, fleet.doors, history, seed)
+        async with asyncio.TaskGroup() as talking:
+            for person in people:
+                talking.create_task(person.talk(stop))
+            await asyncio.sleep(WARM_UP_S)
+            await nemesis.torment(max(0, seconds - WARM_UP_S - COOL_DOWN_S))
+            outside.is_calm = True
+            await fleet.ready()
+            await asyncio.sleep(COOL_DOWN_S)
+            stop.set()
+        troubles = await drain(fleet)
+        if place.has_index:
+            troubles += await lose_index(fleet, place, people, history)
+            troubles += await drain(fleet)
+    return troubles
+
+
+async def drain(fleet: Fleet) -> list[str]:
+    """Waits until nothing is open any more. Nothing may end as a dead letter: the agent never gave anything up."""
+    deadline = time.monotonic() + DRAIN_S
+    async with httpx2.AsyncClient(base_url=fleet.doors[0], timeout=10) as client:
+        while is_open := await _open(client):
+            if time.monotonic() > deadline:
+                return [f"{len(is_open)} conversations were still open after {DRAIN_S:.0f} s"]
+            await asyncio.sleep(0.1)
+        letters = (await client.get("/v1/dead-letters")).json()["deadLetters"]
+    return [f"{letter['id']} became a dead letter" for letter in letters]
+
+
+async def _open(client: httpx2.AsyncClient) -> list[str]:
+    """Where a message waits or a turn is not settled."""
+    answers = [await client.get("/v1/conversations", params={"status": state}) for state in OPEN_STATES]
+    return [str(found) for answer in answers for found in answer.json()["conversations"]]
+
+
+def _fleet(place: Place, outside_port: int, folder: Path) -> Fleet:
+    environment = {
+        "TURNTAKE_STORE": place.url,
+        "TURNTAKE_AGENT": f"http://127.0.0.1:{outside_port}/agent",
+        "TURNTAKE_GENERIC_CALLBACK_URL": f"http://127.0.0.1:{outside_port}/channel",
+        "TURNTAKE_WORKER_LEASE_MS": str(round(LIMITS.lease * 1000)),
+        "TURNTAKE_WORKER_SHUTDOWN_MS": "2000",
+        "TURNTAKE_RULES_SILENCE_MS": str(round(LIMITS.silence * 1000)),
+        "TURNTAKE_RULES_TYPING_INFERENCE_MS": str(round(LIMITS.typing * 1000)),
+        "TURNTAKE_RULES_MAX_WAIT_MS": str(round(LIMITS.max_wait * 1000)),
+        "TURNTAKE_RULES_MAX_MESSAGES": str(LIMITS.max_messages),
+        "TURNTAKE_RULES_MAX_ATTEMPTS": "1000",
+    }
+    return Fleet([Process(f"{role}{number}", role, environment, folder) for number, role in enumerate(place.roles, 1)])
+
+
+@asynccontextmanager
+async def _served(outside: Outside) -> AsyncIterator[int]:
+    port = free_port()
+    server = outside.server(port)
+    serving = asyncio.create_task(server.serve())
+    try:
+        yield port
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def _watched(history: History, store: str) -> AsyncIterator[None]:
+    """Prints how it goes, and notes when this very process was held up: then lateness proves nothing."""
+    watching = asyncio.create_task(_watch(history, store))
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
+async def _watch(history: History, store: str) -> None:
+    began = before = told_at = time.monotonic()
+    while True:
+        await asyncio.sleep(0.05)
+        now = time.monotonic()
+        if now - before > STALL_S:
+            history.faults.append(Fault("stall", "this machine", before, now))
+        if now - told_at > 10:
+            told_at = now
+            sent, turns = len(history.sendings), len({call.turn_id for call in history.hand_overs})
+            print(
+                f"  {store} {now - began:.0f} s: {sent} sent, {turns} turns, {len(history.faults)} faults", flush=True
+            )
+        before = now

@@ -1,0 +1,89 @@
+"""The stores of a run: how each is started, reached and hurt, and how many processes share it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psycopg
+
+from chaos.proxy import Proxy
+from tests.databases import ALWAYS, HOST, Postgres, Server, Valkey
+
+ROLES = ("work",) * 4 + ("accept",) * 2
+
+
+class Place:
+    """Where messages are kept. `roles` are the processes on it; `proxy` and `server` are None if there are none.
+
+    `has_index` if its deadlines are kept apart from the conversations, and can be lost without them.
+    """
+
+    roles: tuple[str, ...] = ROLES
+    people = 30
+    has_index = False
+
+    def __init__(self, url: str, server: Server | None = None, proxy: Proxy | None = None) -> None:
+        self.url = url
+        self.server = server
+        self.proxy = proxy
+
+    def sever(self) -> None:
+        """The server ends every connection, and forgets what it may."""
+
+    def wipe_index(self) -> None:
+        """Deletes the index of deadlines behind everybody's back."""
+
+
+class SqlitePlace(Place):
+    """One file, one process that does everything."""
+
+    roles = ("all",)
+
+
+class RedisPlace(Place):
+    """Valkey that syncs each write: with `everysec`, a killed server may lose what it acknowledged."""
+
+    server: Valkey
+    has_index = True
+
+    def sever(self) -> None:
+        self.server.ask("SCRIPT", "FLUSH")
+        self.server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        self.server.ask("CLIENT", "KILL", "TYPE", "pubsub")
+
+    def wipe_index(self) -> None:
+        with self.server.client() as client:
+            client.delete(*client.scan_iter("turntake:{s*}:due", count=1_000))
+
+
+class PostgresPlace(Place):
+    """PostgreSQL with its own settings."""
+
+    server: Postgres
+
+    def sever(self) -> None:
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'chaos'")
+
+
+@asynccontextmanager
+async def sqlite(folder: Path) -> AsyncIterator[Place]:
+    yield SqlitePlace(f"sqlite:///{folder / 'chaos.db'}")
+
+
+@asynccontextmanager
+async def redis(folder: Path) -> AsyncIterator[Place]:
+    with Valkey(folder / "valkey", ALWAYS) as server:
+        async with Proxy(server.port) as proxy:
+            yield RedisPlace(f"redis://{HOST}:{proxy.port}", server, proxy)
+
+
+@asynccontextmanager
+async def postgres(folder: Path) -> AsyncIterator[Place]:
+    with Postgres(folder / "postgres") as server:
+        server.database("chaos")
+        async with Proxy(server.port) as proxy:
+            yield PostgresPlace(f"postgresql://postgres@{HOST}:{proxy.port}/chaos", server, proxy)
+
+
+STORES = {"sqlite": sqlite, "redis": redis, "postgres": postgres}

@@ -1,0 +1,44 @@
+"""redis-py's connections, mended in two places.
+
+- Commands are packed by hiredis. redis-py does so on its blocking connections only; here a large batch would spend as
+  much time being packed in Python as in everything else.
+- A connection that broke, written to once more, raises RuntimeError under uvloop: that is a lost connection too.
+"""
+
+from typing import Any
+
+import hiredis
+from redis.asyncio import RedisCluster
+from redis.exceptions import ConnectionError as ConnectionLost
+
+from turntake.buffer.redis.client import Client
+
+
+def mended(client: Client) -> Client:
+    """The same client, for connections that it has not made yet."""
+    if isinstance(client, RedisCluster):
+        known = client.nodes_manager
+        known.connection_kwargs["connection_class"] = _mended(known.connection_kwargs["connection_class"])
+        for node in known.startup_nodes.values():
+            node.connection_class = _mended(node.connection_class)
+    else:
+        pool = client.connection_pool
+        pool.connection_class = _mended(pool.connection_class)
+    return client
+
+
+def _mended(connection_class: Any) -> Any:
+    class Mended(connection_class):  # type: ignore[misc]
+        def pack_command(self, *args: Any) -> list[bytes]:
+            """A command's name may be two words."""
+            name = args[0].encode() if isinstance(args[0], str) else args[0]
+            return [hiredis.pack_command((*name.split(), *args[1:]))]
+
+        async def send_packed_command(self, *args: Any, **options: Any) -> None:
+            try:
+                await super().send_packed_command(*args, **options)
+            except RuntimeError as error:
+                await self.disconnect(nowait=True)
+                raise ConnectionLost(str(error)) from error
+
+    return Mended

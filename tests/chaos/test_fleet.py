@@ -1,0 +1,55 @@
+"""Real processes: they come back, and one that falls over by itself is told."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from chaos.fleet import Fleet, Process
+from tests.databases import until
+
+
+@pytest.fixture
+async def process(tmp_path: Path) -> AsyncIterator[Process]:
+    process = Process("all1", "all", {"TURNTAKE_STORE": f"sqlite:///{tmp_path / 'chaos.db'}"}, tmp_path)
+    fleet = Fleet([process])
+    await fleet.open()
+    yield process
+    await fleet.close()
+
+
+def pid() -> int:
+    """Of the only child that serves."""
+    (child,) = (c for c in psutil.Process().children() if "serve" in c.cmdline())
+    return int(child.pid)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_it_comes_back(process: Process, how: signal.Signals) -> None:
+    before = pid()
+    await process.end(how)
+    await process.ready()
+    assert pid() != before
+    assert (process.troubles, process.failed_starts) == ([], 0)
+
+
+async def test_one_that_falls_over_by_itself_is_told(process: Process) -> None:
+    os.kill(pid(), signal.SIGKILL)
+    await asyncio.to_thread(until, lambda: process.troubles)
+    await process.ready()
+    assert process.troubles == ["all1 ended by itself with -9"]
+
+
+async def test_a_paused_one_does_nothing_until_it_goes_on(process: Process) -> None:
+    pausing = asyncio.create_task(process.pause(0.5))
+    await asyncio.to_thread(until, lambda: psutil.Process(pid()).status() == psutil.STATUS_STOPPED)
+    await pausing
+    assert psutil.Process(pid()).status() != psutil.STATUS_STOPPED
+
+
+async def test_what_was_logged_is_counted(process: Process) -> None:
+    assert Fleet([process]).count('"Listening"') == 1
