@@ -24,7 +24,7 @@ class Link:
 
     def close(self, *, is_reset: bool) -> None:
         for end in (self.client, self.server):
-            if is_reset:
+            if is_reset and end.fileno() >= 0:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
 
@@ -138,7 +138,11 @@ class Proxy:
         link = Link(client)
         task = self._loop.create_task(self._carry(link))
         self._links[task] = link
-        task.add_done_callback(self._links.pop)
+        task.add_done_callback(self._end)
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        """Also of one that was cut before it began."""
+        self._links.pop(task).close(is_reset=True)
 
     async def _carry(self, link: Link) -> None:
         is_reset = True

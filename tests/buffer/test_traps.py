@@ -4,12 +4,15 @@ The numbers are those of the catalogue; S0 to S4 are five published designs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.databases import Postgres, Valkey
 from turntake.buffer.memory import MemoryStore
+from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Store
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, Settlement, Touch
@@ -27,10 +30,44 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, clock: VirtualClock, tmp_path: Path) -> AsyncIterator[Store]:
-    is_memory = request.param == "memory"
-    async with MemoryStore(clock) if is_memory else SqliteStore(str(tmp_path / "turntake.db"), clock) as store:
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    with Valkey(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    with Postgres(tmp_path_factory.mktemp("postgres"), is_safe=False) as server:
+        yield server
+
+
+@pytest.fixture
+def memory_store(clock: VirtualClock) -> Store:
+    return MemoryStore(clock)
+
+
+@pytest.fixture
+def sqlite_store(clock: VirtualClock, tmp_path: Path) -> Store:
+    return SqliteStore(str(tmp_path / "turntake.db"), clock)
+
+
+@pytest.fixture
+def redis_store(clock: VirtualClock, valkey: Valkey) -> Store:
+    valkey.ask("FLUSHALL")
+    return RedisStore.open(valkey.url, clock)
+
+
+@pytest.fixture
+def postgres_store(clock: VirtualClock, postgres: Postgres) -> Store:
+    return PostgresStore.open(postgres.database("traps"), clock)
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """An empty store of each kind; only those asked for have their server started."""
+    opened: Store = request.getfixturevalue(f"{request.param}_store")
+    async with opened as store:
         yield store
 
 

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 
 from redis.asyncio import Redis, RedisCluster, Sentinel
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.exceptions import RedisClusterException, RedisError
 
 from turntake.errors import ConfigurationError
 
@@ -18,6 +21,16 @@ SENTINEL_PORT = 26_379
 CLUSTER_SHARDS = 16
 MOST_SHARDS = 4_096
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+OURS = ("prefix", "shards", "wait", "wait_ms")
+UNREACHABLE = (RedisError, RedisClusterException, OSError, TimeoutError)
+BACKOFF = ExponentialWithJitterBackoff(base=0.02, cap=0.3)
+LIMITS: dict[str, Any] = {
+    "socket_timeout": TIMEOUT_S,
+    "socket_connect_timeout": TIMEOUT_S,
+    "socket_keepalive": True,
+    "health_check_interval": 0,
+    "protocol": 2,
+}
 
 Client = Any
 """redis-py types its commands as unions that fit no call."""
@@ -35,75 +48,99 @@ class Options(NamedTuple):
 
 def options_of(url: str) -> Options:
     """Raises ConfigurationError that says which option is wrong."""
-    given = {name: values[-1] for name, values in parse_qs(urlsplit(url).query).items()}
+    parts, _, kind = _split(url)
+    given = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
     prefix = given.get("prefix", "turntake")
     if not PREFIX.fullmatch(prefix):
         raise ConfigurationError("`prefix` in the store's URL takes letters, digits and _ . : - only.")
     shards = _number(given, "shards", 1, MOST_SHARDS) if "shards" in given else None
     wait, wait_ms = _number(given, "wait", 0, 16), _number(given, "wait_ms", 1, 60_000, 1_000)
-    return Options(prefix, shards, wait, wait_ms, _scheme(url)[1] == "cluster")
+    return Options(prefix, shards, wait, wait_ms, kind == "cluster")
 
 
 def connect(url: str) -> Client:
     """A client that has not connected yet."""
-    limits: dict[str, Any] = {
-        "socket_timeout": TIMEOUT_S,
-        "socket_connect_timeout": TIMEOUT_S,
-        "health_check_interval": 0,
-        "protocol": 2,
-        "max_connections": CONNECTIONS,
-    }
-    backoff = ExponentialWithJitterBackoff(base=0.02, cap=0.3)
-    scheme, kind = _scheme(url)
+    parts, scheme, kind = _split(url)
     try:
-        if kind == "sentinel":
-            return _behind_sentinels(url, scheme, limits | {"retry": Retry(backoff, RETRIES)})
-        plain = _without_options(url, scheme)
-        if kind == "cluster":
-            retry = Retry(backoff, RETRIES + 2)
-            return RedisCluster.from_url(plain, retry=retry, **limits)
-        return Redis.from_url(plain, retry=Retry(backoff, RETRIES), **limits)
+        client = {"": _one_server, "cluster": _cluster, "sentinel": _behind_sentinels}[kind](parts, scheme)
+        _try_out(client)
+        return client
     except (ValueError, TypeError) as error:
         raise ConfigurationError(f"The Redis store's URL cannot be read: {error}") from None
 
 
-def _behind_sentinels(url: str, scheme: str, limits: dict[str, Any]) -> Client:
+async def hang_up(client: Client) -> None:
+    """Closes every connection, those to Sentinels too."""
+    await client.aclose()
+    pool: Any = getattr(client, "connection_pool", None)
+    if isinstance(pool, SentinelConnectionPool):
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+def _one_server(parts: SplitResult, scheme: str) -> Client:
+    if not re.fullmatch(r"/?\d*", parts.path):
+        raise ValueError(f"the database is a number, as in redis://host:6379/0, and not {parts.path!r}")
+    plain = urlunsplit((scheme, parts.netloc, parts.path, _theirs(parts), ""))
+    return Redis.from_url(plain, retry=Retry(BACKOFF, RETRIES), max_connections=CONNECTIONS, **LIMITS)
+
+
+def _cluster(parts: SplitResult, scheme: str) -> Client:
+    if parts.path not in ("", "/", "/0"):
+        raise ValueError("a cluster has one database only, so leave the path away")
+    plain = urlunsplit((scheme, parts.netloc, "", _theirs(parts), ""))
+    return RedisCluster.from_url(plain, retry=Retry(BACKOFF, RETRIES + 2), max_connections=CONNECTIONS, **LIMITS)
+
+
+def _behind_sentinels(parts: SplitResult, scheme: str) -> Client:
     """`redis+sentinel://[user:password@]host:port,host:port/name[/db]`; user and password are the servers'."""
-    parts = urlsplit(url)
-    login, _, hosts = parts.netloc.rpartition("@")
+    login, at, hosts = parts.netloc.rpartition("@")
     name, _, db = parts.path.strip("/").partition("/")
     if not name or not hosts:
-        raise ConfigurationError("Behind Sentinel, write redis+sentinel://host:26379,host:26379/name-of-the-primary.")
-    user, _, password = login.partition(":")
-    login_of: dict[str, Any] = (
-        {"username": unquote(user) or None, "password": unquote(password) or None} if login else {}
-    )
-    addresses = [(host or "localhost", int(port or SENTINEL_PORT)) for host, port in map(_split, hosts.split(","))]
+        raise ValueError("behind Sentinel, write redis+sentinel://host:26379,host:26379/name-of-the-primary")
+    servers = parse_url(urlunsplit((scheme, f"{login}{at}primary", "", _theirs(parts), "")))
+    options = {key: value for key, value in servers.items() if key not in ("host", "port", "db", "connection_class")}
     tls: dict[str, Any] = {"ssl": True} if scheme == "rediss" else {}
+    tls |= {key: value for key, value in options.items() if key.startswith("ssl")}
+    watchers: dict[str, Any] = {"retry": Retry(BACKOFF, 0), **LIMITS, **tls}
     untyped: Any = Sentinel
-    sentinel = untyped(addresses, sentinel_kwargs={"socket_timeout": TIMEOUT_S, **tls})
-    return sentinel.master_for(name, redis_class=Redis, db=int(db or 0), **login_of, **tls, **limits)
+    sentinel = untyped([_address(host) for host in hosts.split(",")], sentinel_kwargs=watchers)
+    options = {"max_connections": CONNECTIONS, "retry": Retry(BACKOFF, RETRIES), **LIMITS, **tls, **options}
+    return sentinel.master_for(name, redis_class=Redis, db=int(db or 0), **options)
 
 
-def _split(address: str) -> tuple[str, str]:
-    if address.startswith("["):
-        host, _, rest = address[1:].partition("]")
-        return host, rest.removeprefix(":")
-    host, _, port = address.partition(":")
-    return host, port
+def _try_out(client: Client) -> None:
+    """An option that no connection knows would show only once one is made."""
+    if isinstance(client, RedisCluster):
+        node = next(iter(client.nodes_manager.startup_nodes.values()))
+        node.connection_class(**node.connection_kwargs)
+    else:
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)
 
 
-def _scheme(url: str) -> tuple[str, str]:
-    """The protocol as redis-py names it, and what stands behind it: "" for one server."""
-    scheme, _, kind = urlsplit(url).scheme.partition("+")
-    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme), kind
+def _address(host: str) -> tuple[str, int]:
+    if host.startswith("["):
+        name, _, rest = host[1:].partition("]")
+        port = rest.removeprefix(":")
+    else:
+        name, _, port = host.partition(":")
+    return name or "localhost", int(port or SENTINEL_PORT)
 
 
-def _without_options(url: str, scheme: str) -> str:
-    parts = urlsplit(url)
-    ours = ("prefix=", "shards=", "wait=", "wait_ms=")
-    query = "&".join(option for option in parts.query.split("&") if option and not option.startswith(ours))
-    return urlunsplit((scheme, parts.netloc, parts.path, query, ""))
+def _split(url: str) -> tuple[SplitResult, str, str]:
+    """The URL's parts, the protocol as redis-py names it, and what stands behind it ("" for one server)."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigurationError(f"The Redis store's URL cannot be read: {error}") from None
+    scheme, _, kind = parts.scheme.partition("+")
+    return parts, {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme), kind
+
+
+def _theirs(parts: SplitResult) -> str:
+    """The options that are redis-py's."""
+    return "&".join(option for option in parts.query.split("&") if option.partition("=")[0] not in OURS)
 
 
 def _number(given: Mapping[str, str], name: str, least: int, most: int, default: int = 0) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from turntake.buffer.codec import encode
 from turntake.buffer.redis.keys import Shard, member
-from turntake.buffer.shared.draft import Draft
+from turntake.buffer.shared.draft import Added, Draft
 
 IDLE = "+inf"
 RECEIVED_AT = struct.Struct(">q")
@@ -32,10 +32,10 @@ class Call:
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
         self.args += (key, draft.row.version, due, state, draft.body, len(draft.added), len(draft.moved), turns)
-        for seq, message_id, received_at, payload in draft.added:
-            self.args += (seq, message_id, RECEIVED_AT.pack(received_at) + payload)
-        for move in draft.moved:
-            self.args += move
+        if draft.added:
+            self.args += _messages(draft.added)
+        if draft.moved:
+            self.args.append(encode(draft.moved))
         if turns:
             self.keys.append(self._shard.turns(key))
             for turn in self._turns(draft):
@@ -51,3 +51,12 @@ class Call:
         for ended in draft.ended:
             self.keys.append(self._shard.turn(ended.id))
             yield "ended", ended.id, "", 0, ended.at, 0, b""
+
+
+def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:
+    """However many there are, they take few arguments, of which some services allow only so many."""
+    payloads = [RECEIVED_AT.pack(one.received_at) + one.payload for one in added]
+    if len(added) == 1:
+        return added[0].seq, added[0].id, payloads[0]
+    heads = [(one.seq, one.id, len(payload)) for one, payload in zip(added, payloads, strict=True)]
+    return encode(heads), b"".join(payloads)

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from redis.asyncio import RedisCluster
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError
 
-from turntake.buffer.redis.client import Client, connect, options_of
+from turntake.buffer.redis.client import UNREACHABLE, Client, connect, hang_up, options_of
 from turntake.checks import Check
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
@@ -39,18 +39,22 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
         shards = await client.hget(f"{options.prefix}:meta", "shards")
         made = f"{int(shards)} shards" if shards else "will be set up at the first start"
         yield Check("ok", "store", f"prefix {options.prefix}: {made}")
-    except RedisError as error:
+    except UNREACHABLE as error:
         yield Check("fail", "store", f"the server does not answer ({error}); is it running, is the URL right?")
     finally:
-        await client.aclose()
+        await hang_up(client)
 
 
 async def server_facts(client: Client) -> list[dict[str, Any]]:
-    """What each primary says about itself; one that keeps its settings secret says less."""
-    if isinstance(client, RedisCluster):
+    """What each primary says about itself; nothing if this user may not ask."""
+    try:
+        if not isinstance(client, RedisCluster):
+            return [await client.info()]
         answers = await client.info(target_nodes=RedisCluster.PRIMARIES)
         return list(answers.values()) if "redis_version" not in answers else [answers]
-    return [await client.info()]
+    except NoPermissionError:
+        log.warning("The Redis store may forget: this user may not ask about it (INFO), so nobody can tell")
+        return []
 
 
 def findings(info: dict[str, Any]) -> list[Check]:

@@ -1,9 +1,9 @@
-#!lua
+#!lua flags=allow-oom
 -- Drops turns that closed long ago, with the messages they had, unless they opened again meanwhile.
 --
 -- KEYS  1 the shard's closed   then for each turn: its row, its conversation's row, its conversation's index of turns
 -- ARGV  1 closed earlier than this   then for each turn: {id, member in that index, {fields of its messages}}
--- Answers how many were dropped
+-- Answers how many are gone now; a call that is repeated answers the same
 
 local dropped = 0
 for number = 1, #ARGV - 1 do
@@ -17,7 +17,7 @@ for number = 1, #ARGV - 1 do
         redis.call('ZREM', index, member)
         redis.call('DEL', turn)
         redis.call('ZREM', KEYS[1], id)
-        dropped = dropped + 1
     end
+    if not at or tonumber(at) < tonumber(ARGV[1]) then dropped = dropped + 1 end
 end
 return dropped

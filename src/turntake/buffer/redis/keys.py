@@ -12,14 +12,12 @@ turntake:{s3}:h:<key>           a conversation's turns by their first message
 turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
 """
 
-import re
 from functools import lru_cache
 
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.key import ConversationKey
 
 MEMBER_DIGITS = 12
-ROW = re.compile(r":\{s(\d+)\}:([ct]):(.+)")
 
 
 class Shard:

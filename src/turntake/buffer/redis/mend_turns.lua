@@ -1,8 +1,9 @@
 #!lua
--- Puts turns back into the index of letters or of closed turns, as their own rows say.
+-- Puts turns where they belong: a dead letter among the letters, another closed one among the closed, an open one in
+-- neither, and each into its conversation's index. What has no row is in none.
 --
 -- KEYS  1 closed  2 letters   then for each turn: its row, its conversation's index of turns
--- ARGV  for each turn: id, time it closed ('' while open), number of its first message, member in that index
+-- ARGV  for each turn: id, time it closed, its first number, its member in that index (all '' while it is open)
 -- Answers how many were wrong
 
 local wrong = 0
@@ -13,14 +14,16 @@ local function put(index, score, member)
         wrong = wrong + 1
     end
 end
-for number = 1, (#KEYS - 2) / 2 do
+for number = 1, #ARGV / 4 do
     local row, index = KEYS[1 + number * 2], KEYS[2 + number * 2]
     local id, at, head, member = unpack(ARGV, number * 4 - 3, number * 4)
-    if redis.call('EXISTS', row) == 1 then
+    local held = redis.call('HMGET', row, 'k', 'c', 'l')
+    local closed, letter = held[1] and held[2], held[1] and held[3]
+    if not closed or letter then wrong = wrong + redis.call('ZREM', KEYS[1], id) end
+    if not closed or not letter then wrong = wrong + redis.call('ZREM', KEYS[2], id) end
+    if closed and at ~= '' then
+        put(letter and KEYS[2] or KEYS[1], at, id)
         put(index, head, member)
-        if at ~= '' and redis.call('HEXISTS', row, 'c') == 1 then
-            put(redis.call('HEXISTS', row, 'l') == 1 and KEYS[2] or KEYS[1], at, id)
-        end
     end
 end
 return wrong

@@ -5,24 +5,27 @@
 --       then for each draft: its row and, if it has turns, its index of turns and a row for each turn
 -- ARGV  1 when the caller decided  2 how long ago that may be (-1: any)  3 channel for hints  4 hint ('' = none)
 --       then for each draft: key, version, due ('' = only compare), state, body, how many messages, how many moves,
---       how many turns; for each message: number, id, payload; for each move: from, to;
---       for each turn: what, id, member, first number, time, is it a letter, body
+--       how many turns; its message: number, id, payload (several: {number, id, length} each, all payloads);
+--       its moves: {from, to} each; for each turn: what, id, member, first number, time, is it a letter, body
 -- Answers {time, messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
 
 local DONE_MS = 120000
-local DRAFT, MESSAGE, MOVE, TURN = 8, 3, 2, 7
+local DRAFT, TURN = 8, 7
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local behind = tonumber(ARGV[2])
-if behind >= 0 and now - tonumber(ARGV[1]) > behind then
-    return {now, -1}
-end
-
 local done = {}
 local memory = call('GET', KEYS[5])
+local behind = tonumber(ARGV[2])
+if not memory and behind >= 0 and now - tonumber(ARGV[1]) > behind then
+    return {now, -1}
+end
 if memory then
     for number in string.gmatch(memory, '%d+') do done[tonumber(number)] = true end
+end
+
+local function args_of(messages)
+    return messages == 0 and 0 or messages == 1 and 3 or 2
 end
 
 local function version_of(state)
@@ -37,11 +40,10 @@ local function compare(row, arg, messages)
         return version_of(held[1]), held[2] and {id} or {}
     end
     local known = {}
+    local added = messages > 1 and cmsgpack.unpack(ARGV[arg + DRAFT + 1]) or {}
     for first = 1, messages, 1000 do
         local fields = {}
-        for n = first, math.min(first + 999, messages) do
-            fields[#fields + 1] = 'i' .. ARGV[arg + DRAFT + (n - 1) * MESSAGE + 2]
-        end
+        for n = first, math.min(first + 999, messages) do fields[#fields + 1] = 'i' .. added[n][2] end
         for n, held in ipairs(call('HMGET', row, unpack(fields))) do
             if held then known[#known + 1] = string.sub(fields[n], 2) end
         end
@@ -66,8 +68,17 @@ while arg < #ARGV do
             answer[#answer + 1] = known
         end
     end
-    arg = arg + DRAFT + messages * MESSAGE + tonumber(ARGV[arg + 7]) * MOVE + turns * TURN
+    arg = arg + DRAFT + args_of(messages) + (ARGV[arg + 7] == '0' and 0 or 1) + turns * TURN
     key = key + 1 + (turns > 0 and turns + 1 or 0)
+end
+
+local function put_messages(row, added, payloads)
+    local read = 0
+    for _, message in ipairs(added) do
+        local payload = string.sub(payloads, read + 1, read + message[3])
+        read = read + message[3]
+        call('HSET', row, 'm' .. message[1], payload, 'i' .. message[2], '')
+    end
 end
 
 local function move(row, from, to)
@@ -108,19 +119,16 @@ for place, start in ipairs(args) do
         local row = KEYS[keys[place]]
         local messages, moves, turns = tonumber(ARGV[start + 6]), tonumber(ARGV[start + 7]), tonumber(ARGV[start + 8])
         local at = start + DRAFT
-        if messages == 0 then
-            call('HSET', row, 's', state, 'b', body)
-        else
+        if messages == 1 then
             call('HSET', row, 's', state, 'b', body, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '')
-            at = at + MESSAGE
+        else
+            call('HSET', row, 's', state, 'b', body)
+            if messages > 1 then put_messages(row, cmsgpack.unpack(ARGV[at + 1]), ARGV[at + 2]) end
         end
-        for _ = 2, messages do
-            call('HSET', row, 'm' .. ARGV[at + 1], ARGV[at + 3], 'i' .. ARGV[at + 2], '')
-            at = at + MESSAGE
-        end
-        for _ = 1, moves do
-            move(row, ARGV[at + 1], ARGV[at + 2])
-            at = at + MOVE
+        at = at + args_of(messages)
+        if moves > 0 then
+            for _, pair in ipairs(cmsgpack.unpack(ARGV[at + 1])) do move(row, pair[1], pair[2]) end
+            at = at + 1
         end
         call('ZADD', KEYS[1], due, conversation)
         for turn = 1, turns do
@@ -134,7 +142,7 @@ end
 if #numbers > 0 then
     for number in pairs(done) do numbers[#numbers + 1] = number end
     call('SET', KEYS[5], table.concat(numbers, ' '), 'PX', DONE_MS)
-    if ARGV[4] ~= '' then call('PUBLISH', ARGV[3], ARGV[4]) end
+    if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 end
 answer[2] = call('HINCRBY', KEYS[4], 'messages', added)
 local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)

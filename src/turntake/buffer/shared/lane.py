@@ -40,16 +40,30 @@ class Job:
 
     def decide(self, now: int) -> bool:
         """Whether there is something to write or, since nobody was asked yet, to compare."""
+        while not self._run_all(now):
+            continue
         try:
-            self.draft = Draft(self.key, self.row, now, self.known)
-            self.answers = [operation(self.draft) for operation, _ in self.operations]
             self.draft.encode()
         except Exception as error:
             self.fail(error)
             return False
-        if self.is_fresh and not self.draft.is_changed:
+        if not self.operations or (self.is_fresh and not self.draft.is_changed):
             self.succeed()
             return False
+        return True
+
+    def _run_all(self, now: int) -> bool:
+        """False if an operation broke: it is left out, and the others begin again without what it did."""
+        self.draft = Draft(self.key, self.row, now, self.known)
+        self.answers = []
+        for place, (operation, future) in enumerate(self.operations):
+            try:
+                self.answers.append(operation(self.draft))
+            except Exception as error:
+                if not future.done():
+                    future.set_exception(error)
+                del self.operations[place]
+                return False
         return True
 
     def learn(self, refusal: Refusal) -> None:
@@ -159,7 +173,10 @@ class Lane:
         if not written:
             return []
         drafts = [job.draft for job in written]
-        refusals = await self._shelf.swap(self._number, drafts, self._hint(drafts, now))
+        hint = self._hint(drafts, now)
+        refusals = await self._shelf.swap(self._number, drafts, hint)
+        if hint is not None and None in refusals:
+            self._hinted_at = hint.due_at
         again = []
         for job, refusal in zip(written, refusals, strict=True):
             if refusal is None:
@@ -182,7 +199,6 @@ class Lane:
         soonest = min(due, default=now + HORIZON_MS)
         if not stopped and (soonest >= now + HORIZON_MS or now < self._hinted_at <= soonest):
             return None
-        self._hinted_at = soonest
         return Hint(soonest, stopped)
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:

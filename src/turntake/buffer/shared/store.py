@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from turntake.buffer.codec import encode
 from turntake.buffer.maintain import Maintained
@@ -178,6 +178,8 @@ class SharedLetters(Letters):
 
 async def _all(answers: "Sequence[asyncio.Future[T]]") -> list[T]:
     """Every answer, once all are there; the first error if any failed."""
-    if answers:
-        await asyncio.wait(answers)
-    return [answer.result() for answer in answers]
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(list[T], results)
