@@ -41,7 +41,9 @@ class Attempt(Grip):
         self._progress = claim.turn.progress
         self._replied = 0
         self._turn_of_replies = asyncio.Lock()
-        self._arrivals: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._arrived: list[Message] = []
+        self._is_over = False
+        self._news: asyncio.Event | None = None
 
     async def run(self) -> None:
         """From the claim to its settlement. Raises ClaimLost if somebody took the turn over meanwhile."""
@@ -83,7 +85,8 @@ class Attempt(Grip):
         except Exception as error:
             return self._after(error)
         finally:
-            self._arrivals.put_nowait(None)
+            self._is_over = True
+            self._tell()
 
     async def _conclude(self, replies: tuple[str, ...]) -> Settlement:
         """The answer is complete: a reply that the handler left under way comes before it or not at all."""
@@ -162,11 +165,22 @@ class Attempt(Grip):
         return holds
 
     def arrived(self, message: Message) -> None:
-        self._arrivals.put_nowait(message)
+        self._arrived.append(message)
+        self._tell()
 
     async def arrivals(self) -> AsyncIterator[Message]:
-        while (message := await self._arrivals.get()) is not None:
-            yield message
+        """Few handlers watch, so only those pay for waiting."""
+        self._news = self._news or asyncio.Event()
+        while self._arrived or not self._is_over:
+            while self._arrived:
+                yield self._arrived.pop(0)
+            self._news.clear()
+            if not self._is_over:
+                await self._news.wait()
+
+    def _tell(self) -> None:
+        if self._news is not None:
+            self._news.set()
 
 
 def storable(text: str) -> str:

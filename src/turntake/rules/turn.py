@@ -207,8 +207,8 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
     due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
     if _is_ordered(buffer):
         due = buffer.due
-    grown = replace(buffer, last_at=now, by_messages=by_messages, is_singly=not rules.enabled)
-    return _decided(grown, due, now)
+    noted, is_singly = _noted(buffer.decisions, due, now), not rules.enabled
+    return replace(buffer, last_at=now, due=due, by_messages=by_messages, decisions=noted, is_singly=is_singly)
 
 
 def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
@@ -297,12 +297,14 @@ def _with_hold(buffer: Buffer, due: Deadline) -> Deadline:
 
 
 def _decided(buffer: Buffer, due: Deadline, now: int) -> Buffer:
-    """The buffer with its new deadline noted; a run of signs or of overfull buffers keeps only its latest note."""
-    decisions = buffer.decisions
+    return replace(buffer, due=due, decisions=_noted(buffer.decisions, due, now))
+
+
+def _noted(decisions: tuple[Decision, ...], due: Deadline, now: int) -> tuple[Decision, ...]:
+    """With the new deadline; a run of signs or of overfull buffers keeps only its latest note."""
     if decisions and decisions[-1].reason == due.reason and due.reason in _NOTED_ONCE:
         decisions = decisions[:-1]
-    decisions = (*decisions[1 - DECISIONS_KEPT :], Decision(now, due.at, due.reason))
-    return replace(buffer, due=due, decisions=decisions)
+    return (*decisions[1 - DECISIONS_KEPT :], Decision(now, due.at, due.reason))
 
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:

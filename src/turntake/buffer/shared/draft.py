@@ -52,10 +52,10 @@ class Draft:
         self.body = b""
         self.known = set(known)
         self.added: list[Added] = []
-        self.moved: list[tuple[int, int]] = []
-        self.opened: list[SealedTurn] = []
-        self.closed: list[Closed] = []
-        self.ended: list[Closed] = []
+        self.moved: tuple[tuple[int, int], ...] = ()
+        self.opened: tuple[SealedTurn, ...] = ()
+        self.closed: tuple[Closed, ...] = ()
+        self.ended: tuple[Closed, ...] = ()
 
     @property
     def is_changed(self) -> bool:
@@ -111,7 +111,7 @@ class Draft:
         turn = self.conversation.turn
         assert turn is not None
         if is_new:
-            self.opened.append(turn)
+            self.opened = (turn,)
         return turn
 
     def extend(self, epoch: int, lease_ms: int) -> bool:
@@ -130,19 +130,19 @@ class Draft:
     def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
         """The letter's messages wait again, with the next numbers."""
         seqs = sorted(message.seq for message in messages)
-        self.moved += [(seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq)]
+        self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
         self.conversation = step.requeue(self.conversation, len(seqs), self.now)
-        self.ended.append(letter)
+        self.ended = (letter,)
         return self.conversation
 
     def discard_letter(self, letter: Closed, messages: tuple[Message, ...]) -> bool:
-        self.ended.append(letter)
+        self.ended = (letter,)
         return True
 
     def _put(self, change: Change) -> Conversation:
         self.conversation = change.conversation
         if change.closed is not None:
-            self.closed.append(change.closed)
+            self.closed = (*self.closed, change.closed)
         return self.conversation
 
     def _keep(self, conversation: Conversation | None) -> bool:

@@ -106,8 +106,7 @@ class Lane:
             raise StoreUnavailable("The store is closed.")
         if is_new and self._length >= LONGEST_QUEUE:
             raise StoreUnavailable("Too many writes are waiting for the store; nothing was accepted, so send it later.")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         job = self._waiting.get(key)
         if job is None:
             job = self._waiting[key] = Job(key)

@@ -115,12 +115,8 @@ class SharedStore(Store, Maintained):
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     def _append(self, key: ConversationKey, arrivals: Sequence[Append]) -> "asyncio.Future[list[Appended]]":
-        written = [(arrival, encode(arrival.message)) for arrival in arrivals]
-
-        def operation(draft: Draft) -> list[Appended]:
-            return [draft.append(arrival, payload) for arrival, payload in written]
-
-        return self._lane(key).submit(key, operation, is_new=True)
+        payloads = [encode(arrival.message) for arrival in arrivals]
+        return self._lane(key).submit(key, lambda draft: list(map(draft.append, arrivals, payloads)), is_new=True)
 
     def _extend(self, claim: Claim, lease_ms: int) -> "asyncio.Future[bool]":
         return self._submit(claim.key, lambda draft: draft.extend(claim.epoch, lease_ms))
