@@ -87,9 +87,11 @@ class Letters(ABC):
 
 
 class Store(ABC):
-    """Where buffers live. Every verb is atomic, durable once it returns, and decided by `rules/turn.py`.
+    """Where buffers live. Every verb is durable once it returns, atomic for each conversation, and decided by
+    `rules/turn.py`.
 
-    A verb that cannot be carried out raises StoreUnavailable and changes nothing.
+    A verb that cannot be carried out, or of which nobody knows whether it was, raises StoreUnavailable. Every verb may
+    be repeated.
     The store's clock is the only clock: no verb takes a time.
     """
 
@@ -99,7 +101,10 @@ class Store(ABC):
 
     @abstractmethod
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        """Buffers all messages, or none. An id its conversation already holds, or held of late, changes nothing."""
+        """Buffers all messages. An id its conversation already holds, or held of late, changes nothing.
+
+        A call that raises buffered all of a conversation's messages or none of them: whoever sends it again is safe.
+        """
 
     @abstractmethod
     async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:

@@ -44,8 +44,6 @@ class SharedStore(Store, Maintained):
         await self.shelf.close()
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        """All of one conversation's messages, or none. If a call raises, some conversations may have theirs: whoever
-        sends all of it again loses nothing and repeats nothing."""
         if len(arrivals) == 1:
             return await self._append(arrivals[0].key, arrivals)
         places: dict[ConversationKey, list[int]] = {}
