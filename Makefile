@@ -23,7 +23,7 @@ serve: $(INSTALLED) ## run the service; flags go in ARGS="..."
 	$(BIN)/turntake serve $(ARGS)
 
 test: $(INSTALLED) browser ## run the tests, then half a minute of chaos a store
-	$(BIN)/python -m pytest tests $(ARGS)
+	$(BIN)/python -m pytest tests --numprocesses auto --dist loadscope $(ARGS)
 	$(MAKE) --no-print-directory chaos ARGS="--seconds 30"
 
 # Never stops a run: whether a missing browser skips or fails is for the tests to say.

@@ -179,7 +179,7 @@ class TurnTake:
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Buffers all arrivals, or raises: then send all of them again, which repeats nothing. Blank ones are ignored."""
+        """Buffers all arrivals, or raises: then send all of it again, which repeats nothing. Blank ones are left out."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
