@@ -8,6 +8,7 @@ from typing import Protocol
 
 SET_BACK_MS = 5_000
 DRIFT_WATCHED_MS = 60_000
+STAND_STILL_MS = 100
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -76,7 +77,8 @@ class SystemClock(Clock):
         self._offset += max(0, at - self.now()) / 1000
 
     def follow(self, at: int) -> None:
-        """Being ahead may only mean that the word was long under way; being ahead for a minute of words is drift."""
+        """Being ahead may only mean that the word was long under way; being ahead for a minute of words is drift,
+        which is taken back a little at a time, since meanwhile time stands still."""
         ahead = self._read() - at
         if not self._is_following:
             self._is_following = True
@@ -87,7 +89,7 @@ class SystemClock(Clock):
         elif ahead < SET_BACK_MS:
             self._least_ahead = min(self._least_ahead, ahead)
             if at - self._watched_since >= DRIFT_WATCHED_MS:
-                self._set_back(self._least_ahead, at)
+                self._set_back(min(self._least_ahead, STAND_STILL_MS), at)
 
     def _set_back(self, ahead: int, at: int) -> None:
         self._offset -= ahead / 1000

@@ -4,7 +4,7 @@
     ├── ConfigurationError      a setting or an argument is wrong
     │   └── MissingExtra        an optional dependency is not installed
     ├── InvalidMessage          what was sent cannot be a message
-    ├── StoreUnavailable        the store did not take it; nothing was acknowledged
+    ├── StoreUnavailable        the store did not confirm it; nothing was acknowledged
     ├── ClaimLost               another worker, or an interruption, took the turn over
     ├── RetryLater              raised by a handler: call me again later, this is no failure
     └── GiveUp                  raised by a handler: never call me again with this turn
@@ -36,7 +36,10 @@ class InvalidMessage(TurntakeError):
 
 
 class StoreUnavailable(TurntakeError):
-    """The store cannot be written right now; nothing was accepted, so send it again later."""
+    """The store did not confirm it; nothing was acknowledged, so send it again later, which repeats nothing.
+
+    It may have been stored all the same: an answer can be lost on its way.
+    """
 
 
 class ClaimLost(TurntakeError):

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -179,7 +179,7 @@ class TurnTake:
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Buffers all arrivals, or raises: then send all of it again, which repeats nothing. Blank ones are left out."""
+        """Buffers all arrivals, or raises: then send all again, which repeats nothing. Blank ones are left out."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
@@ -246,8 +246,9 @@ class TurnTake:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""
         async for hint in self.store.hints():
             self._alarm.ring(hint.due_at)
-            for key, turn_id in hint.interrupted:
-                worker.interrupt(ConversationKey.parse(key), turn_id)
+            for key, turn_id, epoch in hint.interrupted:
+                with suppress(ValueError):
+                    worker.interrupt(ConversationKey.parse(key), turn_id, epoch)
 
     async def _forget(self) -> None:
         """Drops settled turns once they are older than `keep_ms`, a little at a time."""

@@ -12,7 +12,7 @@ from turntake.buffer.shared.lane import Lane
 from turntake.buffer.shared.shelf import Refusal, Shelf
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Conversation
+from turntake.rules.conversation import Answered, Conversation, Progress
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended
@@ -34,6 +34,7 @@ class Table:
         self.batches: list[list[ConversationKey]] = []
         self.errors: list[Exception] = []
         self.is_deaf = False
+        self.busy: set[ConversationKey] = set()
         self.refusals = 0
         self.under_way: list[ConversationKey] = []
         self.most_calls = 0
@@ -61,7 +62,12 @@ class Table:
             self.hints.append(hint)
         return answers
 
+    async def announce(self, hint: Hint) -> None:
+        self.hints.append(hint)
+
     def _put(self, draft: Draft) -> Refusal | None:
+        if draft.key in self.busy:
+            return Refusal(self.rows.get(draft.key, Row()))
         if self.is_deaf:
             self.is_deaf = False
             return Refusal(draft.row, is_read=False)
@@ -254,8 +260,8 @@ async def test_a_full_queue_turns_new_messages_away_and_lets_running_work_end(
     taken = [lane.submit(ANN, saying("m1"), is_new=True)]
     await settled()
     taken += [lane.submit(ANN, saying(message_id), is_new=True) for message_id in ("m2", "m3")]
-    with pytest.raises(StoreUnavailable, match="Too many writes are waiting"):
-        lane.submit(ANN, saying("m4"), is_new=True)
+    with pytest.raises(StoreUnavailable, match="Too many writes wait"):
+        await lane.submit(ANN, saying("m4"), is_new=True)
     taken.append(lane.submit(ANN, saying("m5")))
     table.gate.set()
     assert [(await answer).seq for answer in taken] == [1, 2, 3, 4]
@@ -288,7 +294,7 @@ async def test_closing_waits_for_all_that_was_submitted(table: Table, lane: Lane
     await settled()
     assert not closing.done()
     with pytest.raises(StoreUnavailable, match="closed"):
-        lane.submit(BOB, saying("m1", BOB))
+        await lane.submit(BOB, saying("m1", BOB))
     table.gate.set()
     await closing
     assert all(answer.done() for answer in answers)
@@ -355,3 +361,36 @@ async def test_a_hint_of_a_failed_write_is_given_again(table: Table, lane: Lane,
         operation = lane.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m1"), QUICK), b""))
         await asyncio.gather(operation, return_exceptions=True)
     assert [hint.due_at for hint in table.hints] == [clock.now() + QUICK.silence_ms]
+
+
+async def test_an_interruption_is_announced_once_it_is_so(table: Table, clock: VirtualClock) -> None:
+    """Refused, it may turn out that the answer goes on: nobody must have stopped it by then."""
+    interrupting = Rules(on_busy="interrupt")
+    one, other = lane_on(table, clock), lane_on(table, clock)
+    await one.submit(ANN, at_once("m1"))
+    turn = await one.submit(ANN, lambda draft: draft.claim(60_000))
+    assert turn is not None
+    table.hints.clear()
+    await other.submit(ANN, lambda draft: draft.save(1, Progress(("so",), 0)))
+    await one.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m2"), interrupting), b""))
+    assert [hint.interrupted for hint in table.hints if hint.interrupted] == [], "the answer is committed"
+    await one.submit(ANN, lambda draft: draft.settle(1, Answered(("so",))))
+    await clock.advance(30_000)
+    turn = await one.submit(ANN, lambda draft: draft.claim(60_000))
+    assert turn is not None
+    await one.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m3"), interrupting), b""))
+    assert [hint.interrupted for hint in table.hints if hint.interrupted] == [((str(ANN), turn.id, 2),)]
+
+
+async def test_a_conversation_that_everybody_writes_to_fails_alone(
+    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for their own writes only."""
+    monkeypatch.setattr(lanes, "ROUNDS", 3)
+    table.busy.add(ANN)
+    answers = [lane.submit(ANN, saying("m1")), lane.submit(BOB, saying("m1", BOB))]
+    await settled()
+    answers.append(lane.submit(BOB, saying("m2", BOB)))
+    with pytest.raises(StoreUnavailable, match="at once"):
+        await answers[0]
+    assert [(await answer).seq for answer in answers[1:]] == [1, 2]

@@ -193,31 +193,132 @@ def test_a_url_gives_libpq_all_but_the_schema() -> None:
         "postgresql://ann:secret@db/shop?schema=Turns",
         "postgresql://ann:secret@db/shop?schema=a%20b",
         "postgresql://ann:secret@db/shop?nonsense=1",
+        "postgresql://ann:secret@db/shop?schema=pg_turns",
+        "postgresql://ann:my[secret@db/shop",
+        "postgresql://ann:my@secret@db/shop",
+        "postgresql://ann:my@sec/ret@db/shop",
+        "postgresql://ann:1/secret@db/shop",
+        "postgresql://ann:1#secret@db/shop",
+        "postgresql://ann:my?secret@db/shop",
     ],
 )
 def test_a_url_that_cannot_be_right_is_refused_and_not_quoted(url: str, clock: VirtualClock) -> None:
     with pytest.raises(ConfigurationError) as refused:
         PostgresStore.open(url, clock)
     assert "secret" not in str(refused.value)
+    assert "sec/ret" not in str(refused.value)
 
 
 async def test_a_server_that_is_away_is_unavailable(clock: VirtualClock) -> None:
-    """The address is right, and the server may come back."""
-    with pytest.raises(StoreUnavailable, match="cannot take it now"):
+    """The address is right, and the server may come back; whoever starts a process sent nothing."""
+    with pytest.raises(StoreUnavailable, match="cannot be used now") as refused:
         await PostgresStore.open("postgresql://ann:secret@127.0.0.1:1/shop", clock).__aenter__()
+    assert "send it again" not in str(refused.value)
+
+
+async def test_a_host_that_cannot_be_found_is_not_quoted(clock: VirtualClock) -> None:
+    """It may be the rest of a password."""
+    url = "postgresql://ann:my@secret.invalid/shop"
+    with pytest.raises(StoreUnavailable, match=r"the host cannot be found; .* %40") as refused:
+        await PostgresStore.open(url, clock).__aenter__()
+    (check,) = await findings(url)
+    for says in (str(refused.value), check.says):
+        assert "secret" not in says
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "CREATE SCHEMA turntake",
+        "CREATE SCHEMA turntake; GRANT USAGE ON SCHEMA turntake TO clerk",
+    ],
+)
+async def test_missing_rights_are_told_with_what_to_do(new: str, clock: VirtualClock, given: str) -> None:
+    """One may not create the schema, one may not look into it, one may not create anything there."""
+    ask(new, f"DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN; {given}")
+    with pytest.raises(ConfigurationError, match="CREATE SCHEMA turntake AUTHORIZATION"):
+        await PostgresStore.open(new.replace("postgres@", "clerk@"), clock).__aenter__()
+
+
+async def test_rights_on_the_tables_are_needed_too(new: str, clock: VirtualClock) -> None:
+    """Another user made them."""
+    async with PostgresStore.open(new, clock):
+        ask(new, "DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN; GRANT ALL ON SCHEMA turntake TO clerk")
+    with pytest.raises(ConfigurationError, match="GRANT"):
+        await PostgresStore.open(new.replace("postgres@", "clerk@"), clock).__aenter__()
+
+
+async def test_a_store_that_cannot_be_opened_leaves_nothing_running(new: str, clock: VirtualClock) -> None:
+    async with PostgresStore.open(new, clock):
+        pass
+    ask(new, "DROP TABLE turntake.clock")
+    before = asyncio.all_tasks()
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        await PostgresStore.open(new, clock).__aenter__()
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_pool_that_is_interrupted_while_it_opens_is_closed(
+    url: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = PostgresStore.open(url, clock)
+    pool = store.shelf._connections._pool  # type: ignore[attr-defined]
+    open_pool = pool.open
+
+    async def open_and_stop() -> None:
+        await open_pool()
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(pool, "open", open_and_stop)
+    with pytest.raises(asyncio.CancelledError):
+        await store.__aenter__()
+    assert pool.closed
 
 
 async def test_a_clock_that_follows_goes_by_the_servers(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the store opens, and at every look at the next deadline; one that tests move by hand does not."""
+    """When the store opens, at every write, for some only accept, and at every look at the next deadline.
+
+    One that tests move by hand does not.
+    """
     clock, hand = SystemClock(), VirtualClock()
     told: list[int] = []
     monkeypatch.setattr(clock, "follow", told.append)
     monkeypatch.setattr(hand, "follow", lambda at: pytest.fail("it follows nobody"))
     async with PostgresStore.open(url, clock) as store, PostgresStore.open(url, hand) as other:
+        await say(store, "m1")
+        await say(other, "m2")
+        assert len(told) == 2
         await store.next_due()
         await other.next_due()
-    assert len(told) == 2
+    assert len(told) == 3
     assert all(abs(at - clock.now()) < 10_000 for at in told)
+
+
+@pytest.mark.parametrize("is_accepting", [True, False])
+async def test_processes_of_an_older_later_time_and_new_ones_meet(url: str, is_accepting: bool) -> None:
+    """As after a failover to a server whose clock is behind: the old ones go on as before."""
+    old_clock, new_clock = SystemClock(), SystemClock()
+    async with PostgresStore.open(url, old_clock) as old, PostgresStore.open(url, new_clock) as new:
+        old_clock.not_before(old_clock.now() + 10_000)
+        await say(old, "m1")
+        assert old_clock.now() - new_clock.now() > 9_000
+        if is_accepting:
+            await say(new, "m2")
+        else:
+            await new.next_due()
+        assert old_clock.now() - new_clock.now() < 1_000
+
+
+async def test_nobody_goes_by_a_process_that_is_only_a_little_ahead(url: str) -> None:
+    """It drifted, and comes back by itself; if all went by each other, nobody would."""
+    fast, right = SystemClock(), SystemClock()
+    async with PostgresStore.open(url, fast) as one, PostgresStore.open(url, right) as other:
+        fast.not_before(fast.now() + 200)
+        await say(one, "m1")
+        await say(other, "m2")
+        await other.next_due()
+        assert fast.now() - right.now() > 100
 
 
 async def test_time_never_goes_back_behind_what_the_store_saw(url: str, clock: VirtualClock) -> None:
@@ -228,12 +329,14 @@ async def test_time_never_goes_back_behind_what_the_store_saw(url: str, clock: V
         await store.next_due()
         assert ask(url, noted) == [(0,)]
         await say(store, "m1")
-        await store.next_due()
-        assert ask(url, noted) == [(START + 5_000,)]
+        assert ask(url, noted) == [(START + 5_000,)], "some only accept"
         await clock.advance(999)
         await say(store, "m2")
         await store.next_due()
         assert ask(url, noted) == [(START + 5_000,)]
+        await clock.advance(1_000)
+        assert (await say(store, "m1")).status == "duplicate"
+        assert ask(url, noted) == [(START + 5_000,)], "nothing was written"
         await clock.advance(3_600_000)
         await store.next_due()
     late = VirtualClock()

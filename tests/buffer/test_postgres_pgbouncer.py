@@ -52,12 +52,17 @@ def pooled_url(server: Postgres) -> Iterator[str]:
         process = subprocess.Popen([str(PGBOUNCER), str(configuration)], user=user, stdout=log, stderr=log)
         try:
             url = f"postgresql://postgres@{HOST}:{port}/postgres"
-            until(lambda: psycopg.connect(url, connect_timeout=2).close() is None)
+            until(lambda: answers(url))
             yield url
         finally:
             process.kill()
             process.wait()
             log.close()
+
+
+def answers(url: str) -> bool:
+    with psycopg.connect(url, connect_timeout=2):
+        return True
 
 
 class TestPostgresBehindPgBouncer(StoreContract):

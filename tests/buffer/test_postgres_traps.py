@@ -4,8 +4,9 @@ The numbers are those of the catalogue; S3 and S4 are two published designs.
 """
 
 import asyncio
+import itertools
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.databases import Postgres, until
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.postgres import connections
 from turntake.buffer.postgres.store import PostgresStore
-from turntake.buffer.shared.draft import LOT_BITS, Draft
+from turntake.buffer.shared.draft import LOT_BITS, Draft, Row
 from turntake.buffer.shared.shelf import Due
 from turntake.buffer.store import Hint
 from turntake.clock import SystemClock
@@ -27,7 +28,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended, Claim
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, ids_of, open_ids, say, take
+from turntake.testing.store_contract import ANN, BOB, INTERRUPT, LEASE_MS, OFF, ids_of, open_ids, say, take
 
 EMPTIED = "TRUNCATE turntake.conversations, turntake.messages, turntake.turns; UPDATE turntake.clock SET seen_at = 0"
 ROOMY = Rules(capacity=9_999)
@@ -180,6 +181,26 @@ async def test_2_2_a_notify_is_sent_only_for_what_is_due_before_the_horizon(
     assert 1 <= len(heard) <= store.shelf.lanes
 
 
+async def test_2_2_no_word_is_given_of_what_was_refused(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """It would wake everybody for nothing; one draft that is taken is enough."""
+    await say(store, "m1", rules=ROOMY)
+
+    def draft(name: ConversationKey) -> Draft:
+        draft = Draft(name, Row(), clock.now())
+        draft.append(Append(name, Message("m2"), ROOMY), b"")
+        draft.encode()
+        return draft
+
+    with psycopg.connect(server.url, autocommit=True) as listener:
+        listener.execute("LISTEN turntake")
+        assert None not in await store.shelf.swap(0, [draft(ANN)], Hint(7))
+        assert None in await store.shelf.swap(0, [draft(ANN), draft(BOB)], Hint(8))
+        heard = [notice.payload for notice in listener.notifies(timeout=0.2)]
+    assert heard == ["[8,[]]"]
+
+
 async def test_2_2_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
     server: Postgres, store: PostgresStore, clock: VirtualClock
 ) -> None:
@@ -188,13 +209,13 @@ async def test_2_2_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
         hints = other.hints()
         first = asyncio.ensure_future(anext(hints))
         await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
-        stopped = tuple((f"key{number}", "t" * 40) for number in range(500))
-        await store.shelf.swap(0, [], Hint(7, stopped))
+        stopped = tuple((f"key{number}", "t" * 40, 1) for number in range(500))
+        await store.shelf.announce(Hint(7, stopped))
         assert await asyncio.wait_for(first, 5) == Hint(7)
-        await store.shelf.swap(0, [], Hint(8, stopped[:2]))
+        await store.shelf.announce(Hint(8, stopped[:2]))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(8, stopped[:2])
         ask(server, "SELECT pg_notify('turntake', 'what is this')")
-        await store.shelf.swap(0, [], Hint(9))
+        await store.shelf.announce(Hint(9))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(9)
         await hints.aclose()  # type: ignore[attr-defined]
 
@@ -210,7 +231,7 @@ async def test_2_2_a_listener_that_lost_its_connection_listens_again(server: Pos
         await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
         ask(server, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
         await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
-        await store.shelf.swap(0, [], Hint(7))
+        await store.shelf.announce(Hint(7))
         assert await asyncio.wait_for(first, 5) == Hint(7)
         await hints.aclose()  # type: ignore[attr-defined]
 
@@ -364,6 +385,88 @@ async def test_a_reply_lost_after_the_commit_is_no_refusal(
             assert proxy.dropped_replies == 8
     ((version,),) = ask(server, "SELECT version FROM turntake.conversations WHERE key = %s", str(ANN))
     assert version >> LOT_BITS == 8, "each write is counted once"
+
+
+def losing_the_first_claim(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]], is_written: bool
+) -> None:
+    """Its connection breaks before or after it was written, and somebody else does something before it comes again."""
+    pool = store.shelf._connections  # type: ignore[attr-defined]
+    steadily = pool.steadily
+
+    async def break_first(action: Callable[[Any], Awaitable[Any]]) -> Any:
+        attempts = itertools.count()
+
+        async def attempt(connection: Any) -> Any:
+            if next(attempts):
+                return await action(connection)
+            async with connection.transaction(force_rollback=not is_written):
+                await action(connection)
+            await meanwhile()
+            raise psycopg.OperationalError("the reply was lost")
+
+        monkeypatch.setattr(pool, "steadily", steadily)
+        return await steadily(attempt)
+
+    monkeypatch.setattr(pool, "steadily", break_first)
+
+
+async def test_a_claim_whose_reply_was_lost_is_ours_also_if_a_message_came_since(
+    server: Postgres, store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the turn would wait for its lease to end."""
+    await say(store, "m1", rules=OFF)
+    async with PostgresStore.open(server.url, clock) as other:
+        losing_the_first_claim(store, monkeypatch, lambda: say(other, "m2", rules=OFF), is_written=True)
+        claim = await take(store)
+    assert ids_of(claim) == ["m1"]
+    assert await store.settle(claim, Answered())
+    assert await open_ids(store) == ["m2"]
+
+
+async def test_a_claim_that_was_never_written_is_not_ours_if_another_worker_claimed(
+    server: Postgres, store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other's turn has the very same id and epoch as ours would have had."""
+    await say(store, "m1", rules=OFF)
+    others: list[Claim] = []
+
+    async def claim_and_hear_more() -> None:
+        others.append(await take(other))
+        await say(other, "m2", rules=OFF)
+
+    async with PostgresStore.open(server.url, clock) as other:
+        losing_the_first_claim(store, monkeypatch, claim_and_hear_more, is_written=False)
+        assert await store.claim(5, LEASE_MS) == []
+    assert [claim.epoch for claim in others] == [1]
+
+
+async def test_a_claim_that_was_interrupted_before_it_came_again_is_lost(
+    server: Postgres, store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its messages wait again."""
+    await say(store, "m1", rules=OFF)
+    async with PostgresStore.open(server.url, clock) as other:
+        losing_the_first_claim(store, monkeypatch, lambda: say(other, "m2", rules=INTERRUPT), is_written=True)
+        assert await store.claim(5, LEASE_MS) == []
+        assert await open_ids(other) == ["m1", "m2"]
+
+
+async def test_a_deadline_that_only_the_index_has_is_mended_by_whoever_meets_it(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """Or it would be the next one for ever, and every look would be followed by a claim of nothing."""
+    later = await say(store, "m1")
+    await say(store, "m1", key=BOB, rules=OFF)
+    await store.settle(await take(store), Answered())
+    await say(store, "m1", key=key(1), rules=OFF)
+    ask(server, "UPDATE turntake.conversations SET due_at = 1, state = 'x' WHERE key <> %s", str(key(1)))
+    assert await store.next_due() == 1
+    assert (await take(store, limit=5)).key == key(1)
+    copies = "SELECT state, due_at FROM turntake.conversations WHERE key = %s"
+    assert ask(server, copies, str(ANN)) == [("collecting", later.due_at)]
+    assert ask(server, copies, str(BOB)) == [("idle", None)]
+    assert await store.next_due() == later.due_at
 
 
 async def test_a_lost_offer_is_made_again(server: Postgres, clock: VirtualClock) -> None:

@@ -92,9 +92,9 @@ def losing(store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> 
     """The reply to each write is lost once; those to reads come."""
     write = shelf_of(store)._write
 
-    async def write_and_lose(keys: Any, args: Any) -> Any:
+    async def write_and_lose(*given: Any) -> Any:
         proxy.drop_next_reply()
-        return await write(keys, args)
+        return await write(*given)
 
     monkeypatch.setattr(shelf_of(store), "_write", write_and_lose)
 
@@ -210,9 +210,9 @@ async def test_2_1_a_claim_whose_reply_is_lost_for_long_is_the_callers(
         write = shelf_of(store)._write
         name = f"turntake:{{s0}}:h:{ANN}"
 
-        async def late(keys: Any, args: Any) -> Any:
+        async def late(*given: Any) -> Any:
             return await with_a_late_reply(
-                server, proxy, clock, write(keys, args), lambda: bool(server.ask("EXISTS", name))
+                server, proxy, clock, write(*given), lambda: bool(server.ask("EXISTS", name))
             )
 
         monkeypatch.setattr(shelf_of(store), "_write", late)

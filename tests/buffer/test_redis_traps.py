@@ -665,14 +665,14 @@ async def test_s0_18_what_is_taken_and_then_said_more_to_is_not_claimed_early(
             return draft
 
         drafts: list[Any] = []
-        swap = shelf_of(store).swap
+        swap = shelf_of(store)._swap
 
         async def late(*args: Any) -> Any:
             await say(other, "m2")
             return await swap(*args)
 
         store._claimed = and_meanwhile  # type: ignore[method-assign]
-        shelf_of(store).swap = late  # type: ignore[assignment,method-assign]
+        shelf_of(store)._swap = late  # type: ignore[assignment,method-assign]
         assert await store.claim(5, LEASE_MS) == []
     assert len(drafts) == 1
     due_at = await store.next_due()
@@ -687,7 +687,7 @@ SOON = Rules(silence_ms=300, typing_inference_ms=0)
 
 
 def is_heard(server: Valkey, prefix: str, listeners: int = 1) -> Callable[[], bool]:
-    return lambda: server.ask("PUBSUB", "NUMSUB", f"{prefix}:hints")[1] == listeners
+    return lambda: server.ask("PUBSUB", "NUMSUB", f"{prefix}:0:hints")[1] == listeners
 
 
 async def test_2_1_another_process_hears_of_an_early_deadline_and_nothing_of_late_ones(
@@ -702,7 +702,7 @@ async def test_2_1_another_process_hears_of_an_early_deadline_and_nothing_of_lat
         answer = await say(store, "m1", rules=SOON)
         assert await asyncio.wait_for(heard, 5) == Hint(answer.due_at or 0)
         heard = asyncio.ensure_future(anext(hints))
-        server.ask("PUBLISH", f"{prefix}:hints", "what is this")
+        server.ask("PUBLISH", f"{prefix}:0:hints", "what is this")
         await asyncio.to_thread(until, is_heard(server, prefix, 0))
         await asyncio.to_thread(until, is_heard(server, prefix))
         await clock.advance(1_000)
@@ -840,11 +840,11 @@ def stalling(store: RedisStore, clock: SystemClock, monkeypatch: pytest.MonkeyPa
     """The process stands still between deciding and writing, the first time. Notes when each write left."""
     write, left_at = shelf_of(store)._write, list[int]()
 
-    async def stalled(keys: Any, args: Any) -> Any:
+    async def stalled(*given: Any) -> Any:
         if not left_at:
             await clock.sleep(BEHIND_MS + 100)
         left_at.append(clock.now())
-        return await write(keys, args)
+        return await write(*given)
 
     monkeypatch.setattr(shelf_of(store), "_write", stalled)
     return left_at

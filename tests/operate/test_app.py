@@ -1,6 +1,7 @@
 """The app as a whole: its life, its health, and what it says when something is wrong."""
 
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ class Away(MemoryStore):
 
     def _check(self) -> None:
         if self.is_away:
-            raise StoreUnavailable
+            raise StoreUnavailable("Redis did not do as asked (connecting to db.internal:6379).")
 
 
 def test_the_lifespan_runs_turns() -> None:
@@ -106,19 +107,29 @@ def test_what_is_not_there() -> None:
         assert wrong.headers["content-type"] == "application/problem+json"
 
 
-def test_a_store_that_is_away() -> None:
-    """503, nothing acknowledged, not ready; once it is back, so is everything."""
+def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    """503, nothing acknowledged, not ready; once it is back, so is everything. Only the log says which store it is."""
     store = Away(SystemClock())
-    with talking(TurnTake(store, rules=PATIENT, role="accept")) as client:
+    with caplog.at_level(logging.WARNING), talking(TurnTake(store, rules=PATIENT, role="accept")) as client:
         store.is_away = True
         refused = client.post("/v1/messages", json=HI)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert refused.headers["content-type"] == "application/problem+json"
-        assert client.get("/readyz").status_code == 503
+        assert "send it again" in refused.json()["detail"]
+        unready = client.get("/readyz")
+        assert unready.status_code == 503
         assert client.get("/healthz").status_code == 200
+        for answer in (refused, unready):
+            assert not {"Redis", "db.internal", "6379", "StoreUnavailable"} & set(re.split(r"[^\w.]", answer.text))
         store.is_away = False
         assert client.get("/readyz").status_code == 200
         assert client.post("/v1/messages", json=HI).json()["messages"] == 1
+    said = [vars(record) for record in caplog.records if record.name == "turntake"]
+    assert [(record["error"], record["path"]) for record in said] == [
+        ("StoreUnavailable", "/v1/messages"),
+        ("StoreUnavailable", "/readyz"),
+    ]
+    assert all("db.internal:6379" in record["reason"] for record in said)
 
 
 @pytest.fixture

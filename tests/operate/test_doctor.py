@@ -81,6 +81,17 @@ def test_secrets_are_not_shown(capsys: Output, free: str, monkeypatch: pytest.Mo
     assert checks["secret"]["says"] == "everybody can read secret: chmod 600 secret"
 
 
+@pytest.mark.parametrize("mark", ["/", "#", "?", "["])
+@pytest.mark.parametrize("command", ["doctor", "serve"])
+def test_a_password_that_was_not_escaped_is_not_shown(capsys: Output, free: str, command: str, mark: str) -> None:
+    """Neither by who looks nor by who would serve; both say how to write it."""
+    assert main([command, "--port", free, "--store", f"redis://:hunter{mark}2secret@127.0.0.1"]) != 0
+    said = "".join(capsys.readouterr())
+    assert "write them as %40 %2F %3F %23" in said
+    assert "hunter" not in said
+    assert "secret@" not in said
+
+
 def test_a_broken_config_is_a_finding(capsys: Output) -> None:
     Path("turntake.toml").write_text("prot = 1\n")
     code, checks, settings = found(capsys)

@@ -17,6 +17,10 @@ from turntake.errors import StoreUnavailable
 log = logging.getLogger("turntake")
 
 MEDIA_TYPE = "application/problem+json"
+NOT_CONFIRMED = (
+    "The store did not confirm it, so nothing is acknowledged; "
+    "send it again after the seconds in Retry-After, with the same ids, which repeats nothing."
+)
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,12 +88,15 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailable):
-        return Problem(503, str(error), headers={"Retry-After": "1"})
-    log.error("A request failed", extra=_facts(error, scope))
+        log.warning("The store did not confirm a request", extra=facts_of(error, scope))
+        return Problem(503, NOT_CONFIRMED, headers={"Retry-After": "1"})
+    log.error("A request failed", extra=facts_of(error, scope))
     return Problem(500, "The server made a mistake and logged it; nothing was acknowledged, so try again.")
 
 
-def _facts(error: Exception, scope: Scope) -> dict[str, Any]:
-    """Where it failed, without the error's own words: they may quote what a person wrote."""
-    trace = "".join(traceback.format_tb(error.__traceback__))
-    return {"action": "request", "path": scope["path"], "error": type(error).__name__, "trace": trace}
+def facts_of(error: Exception, scope: Scope) -> dict[str, Any]:
+    """For the log: what failed and why. Only a store's own words, since those of others may quote a person."""
+    facts = {"action": "request", "path": scope["path"], "error": type(error).__name__}
+    if isinstance(error, StoreUnavailable):
+        return facts | {"reason": str(error)}
+    return facts | {"trace": "".join(traceback.format_tb(error.__traceback__))}

@@ -37,10 +37,10 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True):
-    """Another process set a deadline before the horizon, or stopped running answers (their keys and turns)."""
+    """Another process set a deadline before the horizon, or stopped running answers (their keys, turns and epochs)."""
 
     due_at: int
-    interrupted: tuple[tuple[str, str], ...] = ()
+    interrupted: tuple[tuple[str, str, int], ...] = ()
 
 
 class History(ABC):

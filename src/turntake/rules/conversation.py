@@ -112,12 +112,12 @@ Settlement = Answered | Retry | Dead
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True):
-    """What became of a range of messages that is no longer open."""
+    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared."""
 
     id: str
     head: int
     tail: int
-    status: Literal["answered", "interrupted", "dead", "cleared"]
+    status: str
     epoch: int
     at: int
     turn: SealedTurn | None

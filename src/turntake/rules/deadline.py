@@ -26,10 +26,10 @@ Reason = Literal[
 
 
 class Deadline(msgspec.Struct, frozen=True, array_like=True):
-    """The moment at which a conversation is due, and why then."""
+    """The moment at which a conversation is due, and why then: a `Reason`, or one that a later release has."""
 
     at: int
-    reason: Reason
+    reason: str
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
@@ -37,7 +37,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
 
     at: int
     due_at: int
-    reason: Reason
+    reason: str
 
 
 def after_message(rules: Rules, count: int, first_at: int, previous_at: int | None, now: int) -> Deadline:

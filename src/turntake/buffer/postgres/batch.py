@@ -1,4 +1,4 @@
-"""Drafts as the arrays that `swap_1` takes, and its answer as refusals."""
+"""Drafts as the arrays that `swap_1` takes, and its answer as refusals and the time."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -13,6 +13,7 @@ from turntake.buffer.shared.draft import Draft
 from turntake.buffer.shared.shelf import Refusal, refused
 from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed, SealedTurn
+from turntake.rules.turn import holds
 
 HINT_BYTES = 7_999
 
@@ -28,27 +29,52 @@ class _Turn(NamedTuple):
     body: bytes | None = None
 
 
+class Reply(NamedTuple):
+    """`seen_at` is the latest time that any process noted."""
+
+    refusals: list[Refusal | None]
+    server_at: int
+    seen_at: int
+
+
 class Batch:
     """One request: it has an id, so that it may be sent again when its reply is lost."""
 
-    def __init__(self, drafts: Sequence[Draft], schema: str, hint: Hint | None = None) -> None:
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        schema: str,
+        hint: Hint | None = None,
+        *,
+        is_claim: bool = False,
+        noted_at: int | None = None,
+    ) -> None:
+        """The time `noted_at` is noted along with it."""
+        self._drafts = drafts
         self._order = sorted(range(len(drafts)), key=lambda number: str(drafts[number].key))
         ordered = [drafts[number] for number in self._order]
         self.parameters = [
             uuid4(),
+            is_claim,
             *_rows(ordered),
             *_messages(ordered),
             *_turns(ordered),
             *_letters(ordered),
+            noted_at,
             schema,
-            None if hint is None else _written(hint),
+            None if hint is None else written(hint),
         ]
 
-    def refusals(self, answer: Sequence[Any]) -> list[Refusal | None]:
+    def read(self, answer: Sequence[Any]) -> Reply:
+        *others, (*_, server_at, seen_at) = answer
         refusals: list[Refusal | None] = [None] * len(self._order)
-        for place, version, body, known in answer:
-            refusals[self._order[place - 1]] = refused(version, body, map(bytes.decode, known or ()))
-        return refusals
+        for place, version, body, known, is_claimed, *_ in others:
+            number = self._order[place - 1]
+            refusal = refused(version, body, map(bytes.decode, known or ()))
+            # Its reply was lost, and somebody wrote since; ids and epochs alone would also be those of another's claim.
+            is_ours = is_claimed and holds(refusal.row.conversation, self._drafts[number].conversation.epoch)
+            refusals[number] = None if is_ours else refusal
+        return Reply(refusals, server_at, seen_at)
 
 
 def _rows(drafts: list[Draft]) -> tuple[object, ...]:
@@ -123,7 +149,7 @@ def _letters(drafts: list[Draft]) -> tuple[object, ...]:
     )
 
 
-def _written(hint: Hint) -> str:
+def written(hint: Hint) -> str:
     """The server takes no longer word; what is left out is found within the horizon."""
-    written = msgspec.json.encode(hint)
-    return (written if len(written) <= HINT_BYTES else msgspec.json.encode(Hint(hint.due_at))).decode()
+    whole = msgspec.json.encode(hint)
+    return (whole if len(whole) <= HINT_BYTES else msgspec.json.encode(Hint(hint.due_at))).decode()

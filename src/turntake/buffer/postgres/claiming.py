@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from turntake.buffer.codec import decode_conversation, decode_message
 from turntake.buffer.postgres.batch import Batch
+from turntake.buffer.postgres.copies import Copies, arrays
 from turntake.buffer.shared.draft import Draft, Row
 from turntake.buffer.shared.shelf import PAGE, Due
 from turntake.rules.key import ConversationKey
@@ -50,10 +51,15 @@ class Claiming:
             if unreadable:
                 await connection.execute(self._queries["put_off"], (self._put_off_to, unreadable))
             due = [due for due in offered if isinstance(due, Due)]
-            self._claims = [(each, draft) for each in due if (draft := self._decide(each))]
+            decided = [(each, self._decide(each)) for each in due]
+            stale = [Copies.of(each.key, each.row) for each, draft in decided if draft is None]
+            if stale:
+                # The index said due and the body does not: left so, the row would be offered for ever.
+                await connection.execute(self._queries["mend"], arrays(stale))
+            self._claims = [(each, draft) for each, draft in decided if draft]
             if not self._claims:
                 return []
-            batch = Batch([draft for _, draft in self._claims], self._schema)
+            batch = Batch([draft for _, draft in self._claims], self._schema, is_claim=True)
             self._batch = batch
             cursor = await connection.execute(self._queries["swap"], batch.parameters, binary=True)
         return self._taken(await cursor.fetchall())
@@ -64,7 +70,7 @@ class Claiming:
 
     def _taken(self, answer: list[Any]) -> list[tuple[Due, Draft]]:
         assert self._batch is not None
-        refusals = self._batch.refusals(answer)
+        refusals = self._batch.read(answer).refusals
         return [claim for claim, refusal in zip(self._claims, refusals, strict=True) if refusal is None]
 
     def _readable(

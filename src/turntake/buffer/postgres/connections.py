@@ -21,11 +21,15 @@ MOST = 10
 WAIT_S = 5.0
 PATIENCE_S = 10.0
 ATTEMPTS = 3
+NO_HOST = "the host cannot be found; if the password has characters such as @ or /, write them as %40, %2F"
 
 # By class or code: connection, rollback, resources, operator, system; then read-only, lock timeout, idle too long.
 _PASSING = ("08", "40", "53", "57", "58", "25006", "55P03", "25P03")
 # The server may be another by now, or has done nothing at all: a new connection may do better.
 _WORTH_REPEATING = ("08", "40", "57P", "25006", "25P03")
+
+# By the driver's resolver, and by libpq's.
+_NO_HOST = ("resolve host", "translate host name")
 
 T = TypeVar("T")
 Parameters = Any
@@ -41,8 +45,11 @@ class Connections:
         )
 
     async def open(self) -> None:
-        with not_now():
+        try:
             await self._pool.open()
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         await self._pool.close(WAIT_S)
@@ -103,8 +110,14 @@ def not_now() -> Iterator[None]:
     except psycopg.Error as error:
         if not is_passing(error):
             raise
-        reason = str(error).partition("\n")[0]
-        raise StoreUnavailable(f"The PostgreSQL server cannot take it now ({reason}); send it again later.") from error
+        says = f"The PostgreSQL server cannot take it now ({reason(error)}); send it again later."
+        raise StoreUnavailable(says) from error
+
+
+def reason(error: psycopg.Error) -> str:
+    """In a line. A host that is none may be the rest of a password, and is not quoted."""
+    says = str(error).partition("\n")[0]
+    return NO_HOST if any(word in says for word in _NO_HOST) else says
 
 
 def is_passing(error: psycopg.Error) -> bool:

@@ -7,7 +7,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from turntake.buffer.postgres.address import Address
-from turntake.buffer.postgres.connections import direct
+from turntake.buffer.postgres.connections import direct, reason
 from turntake.buffer.postgres.schema import applied, pending
 from turntake.checks import Check
 from turntake.clock import Clock
@@ -35,7 +35,7 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
     except TurntakeError as error:
         yield Check("fail", "store", str(error))
     except psycopg.Error as error:
-        yield Check("fail", "store", f"PostgreSQL: {str(error).partition(chr(10))[0]}")
+        yield Check("fail", "store", f"PostgreSQL: {reason(error)}")
 
 
 def _server(connection: AsyncConnection[Any]) -> Check:

@@ -8,7 +8,7 @@ import psycopg
 from psycopg import sql
 
 from turntake.buffer.postgres.address import Address
-from turntake.buffer.postgres.connections import direct
+from turntake.buffer.postgres.connections import direct, reason
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 
@@ -32,8 +32,8 @@ async def listen(address: Address, clock: Clock) -> AsyncIterator[Hint]:
                         yield hint
         except psycopg.Error as error:
             if pause_ms == FIRST_PAUSE_MS:
-                reason = str(error).partition("\n")[0]
-                log.info("No hints from other processes for now", extra={"action": "hints", "error": reason})
+                extra = {"action": "hints", "error": reason(error)}
+                log.info("No hints from other processes for now", extra=extra)
         await clock.sleep(pause_ms)
         pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
 

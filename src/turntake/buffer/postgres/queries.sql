@@ -1,11 +1,14 @@
 -- swap: writes drafts whose rows did not change, and answers with the others
 SELECT * FROM {schema}.swap_1(
     %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b, %b,
-    %b, %b::text
+    %b, %b::bigint, %b, %b::text
 );
 
 -- offer: due conversations with their open messages, locked until the transaction ends
 SELECT * FROM {schema}.offer_1(%s::bigint, %s::bigint, %s::bigint, %s::bigint);
+
+-- announce: word for whoever listens
+SELECT pg_notify(%s, %s);
 
 -- put_off: rows that cannot be read are looked at again later
 UPDATE {schema}.conversations SET due_at = %s WHERE id = ANY (%s);
@@ -17,12 +20,12 @@ SELECT key, version, body FROM {schema}.conversations WHERE key = ANY (%b);
 SELECT m.seq, m.received_at, m.payload FROM {schema}.conversations c JOIN {schema}.messages m ON m.conversation = c.id
 WHERE c.key = %s AND m.seq BETWEEN %s AND %s;
 
--- next_due: the earliest deadline from some time on, and the server's time
+-- next_due: the earliest deadline from some time on, the server's time, and the latest any process saw
 SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY due_at LIMIT 1),
-    (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
--- clock: the latest time any process saw, and the server's
-SELECT seen_at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM {schema}.clock;
+-- clock: the server's time, and the latest any process saw
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
 -- note_clock: the time is now; nobody waits for whoever says the same
 UPDATE {schema}.clock SET seen_at = %(now)s
@@ -40,11 +43,11 @@ SELECT key, id, body, letter_at FROM {schema}.turns
 WHERE letter_at IS NOT NULL AND (letter_at, id) < (%s, %s) ORDER BY letter_at DESC, id DESC LIMIT %s;
 
 -- waiting: conversations with a deadline, after a place in the list
-SELECT key, version, body FROM {schema}.conversations
+SELECT due_at, key, version, body FROM {schema}.conversations
 WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT %s;
 
 -- idle: conversations without a deadline, after a place in the list
-SELECT key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
+SELECT due_at, key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
 
 -- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
 WITH old AS (

@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
 from turntake.buffer.cursor import Place
 from turntake.buffer.postgres.address import Address
-from turntake.buffer.postgres.arrays import Numbers, Texts
-from turntake.buffer.postgres.batch import Batch
+from turntake.buffer.postgres.arrays import Texts
+from turntake.buffer.postgres.batch import Batch, written
 from turntake.buffer.postgres.claiming import Claiming
-from turntake.buffer.postgres.connections import Connections, direct, not_now
+from turntake.buffer.postgres.connections import Connections, direct
+from turntake.buffer.postgres.copies import Copies, arrays
 from turntake.buffer.postgres.floor import Floor
 from turntake.buffer.postgres.hints import listen
+from turntake.buffer.postgres.opening import opening
 from turntake.buffer.postgres.queries import statements
 from turntake.buffer.postgres.schema import migrate
 from turntake.buffer.shared.draft import Draft, Row
@@ -27,6 +29,7 @@ from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 
 CLOCK_NOTED_MS = 1_000
+APART_MS = 250
 NOTICEABLE_MS = 60_000
 LATEST = 2**62
 
@@ -48,12 +51,13 @@ class PostgresShelf(Shelf):
         self._is_busy = False
 
     async def open(self) -> None:
-        with not_now():
+        with opening(self._address.schema):
             async with direct(self._address.conninfo) as connection:
                 await migrate(connection, self._address.schema)
-        await self._connections.open()
-        ((seen_at, server_at),) = await self._fetch("clock")
-        self._follow(server_at)
+                ((server_at, seen_at),) = await (await connection.execute(self._queries["clock"])).fetchall()
+            await self._connections.open()
+        if self._clock.is_followed:
+            self._clock.follow(server_at)
         behind_ms = seen_at - self._clock.now()
         if behind_ms > NOTICEABLE_MS:
             log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
@@ -66,11 +70,16 @@ class PostgresShelf(Shelf):
         return key.place % self.lanes
 
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
-        batch = Batch(drafts, self._address.schema, hint)
+        noted_at = self._to_note()
         self._is_busy = True
+        batch = Batch(drafts, self._address.schema, hint, noted_at=noted_at)
         for draft in drafts:
             self._floor.lower(draft.conversation.due_at, draft.now)
-        return batch.refusals(await self._fetch("swap", batch.parameters))
+        reply = batch.read(await self._fetch("swap", batch.parameters))
+        if noted_at is not None and None in reply.refusals:
+            self._is_busy = False
+        self._follow(reply.server_at, reply.seen_at)
+        return reply.refusals
 
     async def claim(self, limit: int, now: int, decide: Callable[[Due], Draft | None]) -> list[tuple[Due, Draft]]:
         start = self._floor.start(now)
@@ -90,9 +99,9 @@ class PostgresShelf(Shelf):
 
     async def next_due(self) -> int | None:
         look = self._floor.look(self._clock.now())
-        ((due_at, server_at),) = await self._fetch("next_due", (look.start,))
+        ((due_at, server_at, seen_at),) = await self._fetch("next_due", (look.start,))
         self._floor.found(look, due_at)
-        self._follow(server_at)
+        self._follow(server_at, seen_at)
         await self._note_clock()
         return due_at  # type: ignore[no-any-return]
 
@@ -109,7 +118,7 @@ class PostgresShelf(Shelf):
         at, letter_id = before or (LATEST, "")
         return [_turn(*row) for row in await self._fetch("letters", (at, _place(letter_id), limit))]
 
-    async def index(self, after: Place | None, limit: int) -> list[tuple[ConversationKey, Row]]:
+    async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
         due_at, key = (after[0], _place(after[1])) if after else (0, "")
         rows: list[Any] = []
         if due_at is not None:
@@ -117,7 +126,7 @@ class PostgresShelf(Shelf):
             key = ""
         if len(rows) < limit:
             rows += await self._fetch("idle", (key, limit - len(rows)))
-        return [(ConversationKey.parse(key), Row(version, decode_conversation(body))) for key, version, body in rows]
+        return [((at, key), Row(version, decode_conversation(body))) for at, key, version, body in rows]
 
     async def forget(self, before: int, limit: int) -> int:
         ((count,),) = await self._fetch("forget", (before, limit))
@@ -129,16 +138,17 @@ class PostgresShelf(Shelf):
         while page := await self._fetch("copies", (after, PAGE)):
             wrong = [right for row in page if (right := _right(*row))]
             if wrong:
-                keys, versions, states, due_ats, open_froms = zip(*wrong, strict=True)
-                copies = (Texts(keys), Numbers(versions), Texts(states), Numbers(due_ats), Numbers(open_froms))
-                mended += len(await self._fetch("mend", copies))
+                mended += len(await self._fetch("mend", arrays(wrong)))
             after = page[-1][0]
         return mended
 
     async def finish_upgrade(self) -> list[str]:
-        with not_now():
+        with opening(self._address.schema):
             async with direct(self._address.conninfo) as connection:
                 return await migrate(connection, self._address.schema, is_finishing=True)
+
+    async def announce(self, hint: Hint) -> None:
+        await self._fetch("announce", (self._address.schema, written(hint)))
 
     async def hints(self) -> AsyncIterator[Hint]:
         async for hint in listen(self._address, self._clock):
@@ -150,15 +160,28 @@ class PostgresShelf(Shelf):
 
     async def _note_clock(self) -> None:
         """Whoever does nothing notes nothing: no deadline was given by that time."""
-        now = self._clock.now()
-        if self._is_busy and now >= self._noted_at + CLOCK_NOTED_MS:
-            self._is_busy, self._noted_at = False, now
+        if self._is_busy and (now := self._to_note()) is not None:
+            self._is_busy = False
             with suppress(StoreUnavailable):
                 await self._fetch("note_clock", {"now": now})
 
-    def _follow(self, server_at: int) -> None:
+    def _to_note(self) -> int | None:
+        """The time, if it is to be noted again."""
+        now = self._clock.now()
+        if now < self._noted_at + CLOCK_NOTED_MS:
+            return None
+        self._noted_at = now
+        return now
+
+    def _follow(self, server_at: int, seen_at: int) -> None:
+        """By the server's clock, or by processes that are well ahead of it, as after it was set back: all must meet.
+
+        Those only a little ahead drifted, and come back by themselves; if all went by them, nobody would.
+        """
         if self._clock.is_followed:
             self._clock.follow(server_at)
+            if seen_at > server_at + APART_MS:
+                self._clock.not_before(seen_at)
 
 
 def _place(name: str) -> str:
@@ -173,14 +196,11 @@ def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> 
     return TurnRow(ConversationKey.parse(key), turn_id, closed, letter_at is not None)
 
 
-def _right(
-    key: str, version: int, state: str, due_at: int | None, open_from: int, body: bytes
-) -> tuple[str, int, str, int | None, int] | None:
+def _right(key: str, version: int, state: str, due_at: int | None, open_from: int, body: bytes) -> Copies | None:
     """The copies as they should be; None if they are, or if nobody can tell."""
     try:
-        draft = Draft(ConversationKey.parse(key), Row(version, decode_conversation(body)), 0)
+        right = Copies.of(ConversationKey.parse(key), Row(version, decode_conversation(body)))
     except (ValueError, msgspec.MsgspecError):
         log.error("A conversation cannot be read", extra={"action": "rebuild", "conversation": key})
         return None
-    right = (draft.conversation.state, draft.conversation.due_at, draft.open_from)
-    return None if right == (state, due_at, open_from) else (key, version, *right)
+    return None if right == (key, version, state, due_at, open_from) else right

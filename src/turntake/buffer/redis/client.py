@@ -19,9 +19,10 @@ RETRIES = 2
 CONNECTIONS = 1_000
 SENTINEL_PORT = 26_379
 CLUSTER_SHARDS = 16
-MOST_SHARDS = 4_096
+MOST_SHARDS = 256  # a look at all of them takes a connection each
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 OURS = ("prefix", "shards", "wait", "wait_ms")
+ESCAPE = "if the password has characters such as @ / ? #, write them as %40 %2F %3F %23"
 UNREACHABLE = (RedisError, RedisClusterException, OSError, TimeoutError)
 BACKOFF = ExponentialWithJitterBackoff(base=0.02, cap=0.3)
 LIMITS: dict[str, Any] = {
@@ -65,8 +66,10 @@ def connect(url: str) -> Client:
         client = {"": _one_server, "cluster": _cluster, "sentinel": _behind_sentinels}[kind](parts, scheme)
         _try_out(client)
         return client
-    except (ValueError, TypeError) as error:
-        raise ConfigurationError(f"The Redis store's URL cannot be read: {error}") from None
+    except TypeError:
+        raise _unreadable(f"it has an option that is neither ours ({', '.join(OURS)}) nor redis-py's") from None
+    except ValueError:
+        raise _unreadable("a port, the database or an option is not what it must be, often a number") from None
 
 
 async def hang_up(client: Client) -> None:
@@ -80,14 +83,14 @@ async def hang_up(client: Client) -> None:
 
 def _one_server(parts: SplitResult, scheme: str) -> Client:
     if not re.fullmatch(r"/?\d*", parts.path):
-        raise ValueError(f"the database is a number, as in redis://host:6379/0, and not {parts.path!r}")
+        raise _unreadable("the database is a number, as in redis://host:6379/0")
     plain = urlunsplit((scheme, parts.netloc, parts.path, _theirs(parts), ""))
     return Redis.from_url(plain, retry=Retry(BACKOFF, RETRIES), max_connections=CONNECTIONS, **LIMITS)
 
 
 def _cluster(parts: SplitResult, scheme: str) -> Client:
     if parts.path not in ("", "/", "/0"):
-        raise ValueError("a cluster has one database only, so leave the path away")
+        raise _unreadable("a cluster has one database only, so leave the path away")
     plain = urlunsplit((scheme, parts.netloc, "", _theirs(parts), ""))
     return RedisCluster.from_url(plain, retry=Retry(BACKOFF, RETRIES + 2), max_connections=CONNECTIONS, **LIMITS)
 
@@ -97,7 +100,7 @@ def _behind_sentinels(parts: SplitResult, scheme: str) -> Client:
     login, at, hosts = parts.netloc.rpartition("@")
     name, _, db = parts.path.strip("/").partition("/")
     if not name or not hosts:
-        raise ValueError("behind Sentinel, write redis+sentinel://host:26379,host:26379/name-of-the-primary")
+        raise _unreadable("behind Sentinel, write redis+sentinel://host:26379,host:26379/name-of-the-primary")
     servers = parse_url(urlunsplit((scheme, f"{login}{at}primary", "", _theirs(parts), "")))
     options = {key: value for key, value in servers.items() if key not in ("host", "port", "db", "connection_class")}
     tls: dict[str, Any] = {"ssl": True} if scheme == "rediss" else {}
@@ -132,10 +135,18 @@ def _split(url: str) -> tuple[SplitResult, str, str]:
     """The URL's parts, the protocol as redis-py names it, and what stands behind it ("" for one server)."""
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise ConfigurationError(f"The Redis store's URL cannot be read: {error}") from None
+    except ValueError:
+        raise _unreadable("where its host begins and ends is not clear") from None
+    if parts.fragment or "@" in parts.path + parts.query:
+        # Cut there, half a password would pass for a host and a port, and show in what the client says of them.
+        raise _unreadable("there is a # in it, or an @ behind the host")
     scheme, _, kind = parts.scheme.partition("+")
     return parts, {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme), kind
+
+
+def _unreadable(why: str) -> ConfigurationError:
+    """`why` repeats nothing of the URL: whatever part it is, it may be one of the password."""
+    return ConfigurationError(f"The Redis store's URL cannot be read: {why}; {ESCAPE}.")
 
 
 def _theirs(parts: SplitResult) -> str:

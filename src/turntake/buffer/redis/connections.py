@@ -27,6 +27,11 @@ def mended(client: Client) -> Client:
     return client
 
 
+def database_of(client: Client) -> int:
+    """The number of its database; a cluster has one only."""
+    return 0 if isinstance(client, RedisCluster) else client.connection_pool.connection_kwargs.get("db") or 0
+
+
 def _mended(connection_class: Any) -> Any:
     class Mended(connection_class):  # type: ignore[misc]
         def pack_command(self, *args: Any) -> list[bytes]:

@@ -1,13 +1,13 @@
 """What a Redis or Valkey server must be like to keep promises, and what `turntake doctor` says about one."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from redis.asyncio import RedisCluster
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
-from turntake.buffer.redis.client import UNREACHABLE, Client, connect, hang_up, options_of
+from turntake.buffer.redis.client import UNREACHABLE, Client, Options, connect, hang_up, options_of
 from turntake.checks import Check
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
@@ -16,12 +16,23 @@ log = logging.getLogger("turntake")
 
 OLDEST = 7
 SKEW_MS = 1_000
+SYNCED = {
+    "always": "what was accepted is on the server's disk",
+    "everysec": "about the last second is lost with the machine, and a moment may be if only the server is killed",
+    "no": "what the system had not yet written, often half a minute, is lost with the machine",
+    "unknown": "this user may not ask (CONFIG GET); with less than always the latest may be lost",
+}
+
+Node = Mapping[str, Any]
+"""How a call names one server of a cluster; empty where there is only one."""
+Info = Mapping[str, Any]
 
 
 async def refuse_unsafe(client: Client) -> None:
     """Raises ConfigurationError about a server that would throw conversations away; warns about one that forgets."""
-    for info in await server_facts(client):
-        for check in findings(info):
+    for node in await _nodes(client):
+        info = await _info(client, node)
+        for check in [_unasked()] if info is None else (*_fitness(info), *_memory(info)):
             if check.mark == "fail":
                 raise ConfigurationError(f"The Redis store is not safe to use: {check.says}.")
             if check.mark == "warn":
@@ -32,55 +43,128 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
     """The findings about the servers behind a URL. It changes nothing."""
     options, client = options_of(url), connect(url)
     try:
-        for info in await server_facts(client):
-            yield Check("ok", "store", f"{_name(info)} answers as {info.get('role', 'primary')}")
-            for check in findings(info):
+        for node in await _nodes(client):
+            info = await _info(client, node)
+            for check in [_unasked()] if info is None else await _findings(client, node, info, options):
                 yield check
-        shards = await client.hget(f"{options.prefix}:meta", "shards")
-        made = f"{int(shards)} shards" if shards else "will be set up at the first start"
-        yield Check("ok", "store", f"prefix {options.prefix}: {made}")
+            yield await _offset(client, node, clock)
+        yield await _shards(client, options)
     except UNREACHABLE as error:
         yield Check("fail", "store", f"the server does not answer ({error}); is it running, is the URL right?")
     finally:
         await hang_up(client)
 
 
-async def server_facts(client: Client) -> list[dict[str, Any]]:
-    """What each primary says about itself; nothing if this user may not ask."""
+async def _nodes(client: Client) -> list[Node]:
+    """Every server that takes writes."""
+    if not isinstance(client, RedisCluster):
+        return [{}]
+    await client.initialize()
+    return [{"target_nodes": primary} for primary in client.get_primaries()]
+
+
+async def _info(client: Client, node: Node) -> Info | None:
+    """What a server says about itself; nothing if this user may not ask."""
     try:
-        if not isinstance(client, RedisCluster):
-            return [await client.info()]
-        answers = await client.info(target_nodes=RedisCluster.PRIMARIES)
-        return list(answers.values()) if "redis_version" not in answers else [answers]
+        info: Info = await client.info(**node)
+        return info
     except NoPermissionError:
-        log.warning("The Redis store may forget: this user may not ask about it (INFO), so nobody can tell")
-        return []
+        return None
 
 
-def findings(info: dict[str, Any]) -> list[Check]:
-    """About one server, from what INFO says."""
+def _unasked() -> Check:
+    return Check("warn", "store", "this user may not ask about the server (INFO), so nobody can tell what it keeps")
+
+
+async def _findings(client: Client, node: Node, info: Info, options: Options) -> list[Check]:
+    found = [_role(info, node), *_fitness(info), *_memory(info)]
+    if info.get("aof_enabled"):
+        found.append(_synced(await _appendfsync(client, node)))
+    return [*found, _replicas(info, options.wait)]
+
+
+def _role(info: Info, node: Node) -> Check:
+    is_valkey = info.get("server_name") == "valkey"
+    name = f"Valkey {info.get('valkey_version')}" if is_valkey else f"Redis {info.get('redis_version')}"
+    if node:
+        name += f" at {node['target_nodes'].name}"
+    if info.get("role") == "slave":
+        return Check("fail", "store", f"{name} is a replica and takes no writes; name the primary")
+    return Check("ok", "store", f"{name} answers as primary")
+
+
+def _fitness(info: Info) -> list[Check]:
+    """Whether it can be used at all."""
     found = []
     version = str(info.get("redis_version", "?"))
     if version.split(".")[0].isdecimal() and int(version.split(".")[0]) < OLDEST:
         found.append(Check("fail", "store", f"Redis {version} is too old; use Redis 7, Valkey 7.2 or later"))
-    policy = str(info.get("maxmemory_policy", "noeviction"))
+    return [*found, *_eviction(info.get("maxmemory_policy"))]
+
+
+def _eviction(policy: str | None) -> list[Check]:
+    if policy is None:
+        return []
     if policy.startswith("allkeys"):
         says = f"maxmemory-policy is {policy}, so it throws conversations away when memory runs short"
-        found.append(Check("fail", "store", f"{says}; set it to noeviction"))
-    elif policy != "noeviction":
+        return [Check("fail", "store", f"{says}; set it to noeviction")]
+    if policy != "noeviction":
         says = f"maxmemory-policy is {policy}; ours have no expiry and stay, but noeviction is the safer choice"
-        found.append(Check("ok", "store", says))
-    if not info.get("aof_enabled") and not _saves(info):
-        says = "nothing is written to disk (no AOF), so a restart forgets every message; set appendonly yes"
-        found.append(Check("warn", "store", says))
-    return found
+        return [Check("ok", "store", says)]
+    return [Check("ok", "store", "maxmemory-policy is noeviction, so nothing is thrown away")]
 
 
-def _saves(info: dict[str, Any]) -> bool:
-    """Whether the service behind it keeps the data in another way, which it does not say in Redis's own words."""
-    return str(info.get("os", "")).startswith("Amazon")
+def _memory(info: Info) -> list[Check]:
+    """Whether it outlives a restart. A service may keep the data in a way that Redis has no words for."""
+    if info.get("aof_enabled"):
+        return []
+    says = "appendonly no: but for snapshots, or a service that keeps it otherwise (MemoryDB),"
+    return [Check("warn", "durability", f"{says} a restart forgets every message; set appendonly yes")]
 
 
-def _name(info: dict[str, Any]) -> str:
-    is_valkey = info.get("server_name") == "valkey"
-    return f"Valkey {info.get('valkey_version')}" if is_valkey else f"Redis {info.get('redis_version')}"
+async def _appendfsync(client: Client, node: Node) -> str:
+    try:
+        answer = await client.config_get("appendfsync", **node)
+    except ResponseError:  # forbidden to this user, or unknown at services that hide it
+        return "unknown"
+    return str(answer.get("appendfsync", "unknown"))
+
+
+def _synced(policy: str) -> Check:
+    mark: Any = "ok" if policy == "always" else "warn"
+    return Check(mark, "durability", f"appendonly yes, appendfsync {policy}: {SYNCED.get(policy, SYNCED['unknown'])}")
+
+
+def _replicas(info: Info, wait: int) -> Check:
+    """Those who are still being filled confirm nothing."""
+    followers = [one for name, one in info.items() if name.startswith("slave") and isinstance(one, dict)]
+    filling = sum(one.get("state") != "online" for one in followers)
+    online = int(info.get("connected_slaves", 0)) - filling
+    says = f"{_counted(online, 'replica')} connected"
+    if online < wait:
+        do = "connect more, or lower `wait` in the store's URL"
+        return Check("fail", "replicas", f"{says}, and wait={wait} asks for more, so every message gets 503: {do}")
+    return Check("ok", "replicas", f"{says}, enough for wait={wait}" if wait else says)
+
+
+async def _offset(client: Client, node: Node, clock: Clock) -> Check:
+    seconds, micros = await client.time(**node)
+    ahead_ms = seconds * 1000 + micros // 1000 - clock.now()
+    says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
+    if abs(ahead_ms) > SKEW_MS:
+        return Check("warn", "clock", f"{says}; turntake goes by the server's")
+    return Check("ok", "clock", says)
+
+
+async def _shards(client: Client, options: Options) -> Check:
+    made = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
+    if not made:
+        return Check("ok", "store", f"prefix {options.prefix}: will be set up at the first start")
+    says = f"prefix {options.prefix}: {_counted(made, 'shard')}"
+    if options.shards not in (None, made):
+        return Check("fail", "store", f"{says}, which cannot change; write shards={made} or leave it out")
+    return Check("ok", "store", says)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -100,5 +100,9 @@ def messages_of(first: int, payloads: Sequence[bytes | None]) -> Messages:
 def _turn(turn_id: str, key: bytes | None, body: bytes | None, letter: bytes | None) -> TurnRow | None:
     if key is None:
         return None
-    closed = None if body is None else decode_closed(body)
-    return TurnRow(ConversationKey.parse(key.decode()), turn_id, closed, letter is not None)
+    try:
+        closed = None if body is None else decode_closed(body)
+        return TurnRow(ConversationKey.parse(key.decode()), turn_id, closed, letter is not None)
+    except (ValueError, msgspec.MsgspecError):
+        log.error("A turn cannot be read", extra={"action": "read", "turn": turn_id})
+        return None

@@ -13,7 +13,7 @@ from redis.asyncio import RedisCluster
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Place
 from turntake.buffer.redis.client import CLUSTER_SHARDS, UNREACHABLE, Client, Options, connect, hang_up, options_of
-from turntake.buffer.redis.connections import mended
+from turntake.buffer.redis.connections import database_of, mended
 from turntake.buffer.redis.drafts import Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
@@ -32,6 +32,7 @@ log = logging.getLogger("turntake")
 
 FORMAT = 1
 BEHIND_MS = 1_000
+LONGEST_BEHIND_MS = 60_000
 RESERVED_MS = 500
 UNREADABLE_MS = 60_000
 MESSAGES_OFFERED = 100
@@ -54,12 +55,14 @@ class RedisShelf(Shelf):
         self._url = url
         self._clock = clock
         self._options: Options = options_of(url)
-        self._channel = f"{self._options.prefix}:hints"
+        self._channel = ""
+        self._behind_ms = BEHIND_MS
         self._seen: dict[int, tuple[int, int]] = {}
         self.lost = 0
 
     async def open(self) -> None:
         self._client: Client = mended(connect(self._url))
+        self._channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
@@ -78,15 +81,20 @@ class RedisShelf(Shelf):
         return key.place % self.lanes
 
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
+        return await self._swap(lane, drafts, hint, self._options.wait)
+
+    async def _swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None, replicas: int) -> list[Refusal | None]:
         shard = self._rows.shards[lane]
         call, request = Call(shard, drafts), secrets.token_hex(8)
         keys = (shard.due, shard.closed, shard.letters, shard.counts, shard.done(request), *call.keys)
-        behind = BEHIND_MS if self._clock.is_followed else -1
-        args = (drafts[0].now, behind, self._channel, _encode_hint(hint) if hint else b"", *call.args)
+        behind_ms = self._behind_ms if self._clock.is_followed else -1
+        args = (drafts[0].now, behind_ms, self._channel, _encode_hint(hint) if hint else b"", *call.args)
         with unavailable_on_error():
-            answer = await self._write(keys, args)
+            answer = await self._write(keys, args, replicas)
         self._clock.follow(answer[0])
-        if answer[1] < 0:
+        is_late = answer[1] < 0
+        self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if is_late else BEHIND_MS
+        if is_late:
             return [Refusal(draft.row, is_read=False) for draft in drafts]
         refusals: list[Refusal | None] = [None] * len(drafts)
         for number, version, body, known in _grouped(answer, 2, 4):
@@ -96,13 +104,20 @@ class RedisShelf(Shelf):
         return refusals
 
     async def claim(self, limit: int, now: int, decide: Decide) -> Claimed:
-        """Asks again while others were quicker: what they took is out of the way by then."""
+        """Asks again while others were quicker: what they took is out of the way by then.
+
+        What was claimed is claimed, whatever fails afterwards.
+        """
         claims: Claimed = []
-        for _ in range(CLAIM_ROUNDS):
-            earliest = await self._due_before(now, min(limit - len(claims), CLAIMED_AT_ONCE))
-            claims += await self._claim_some(earliest, now, decide)
-            if len(claims) >= limit or not earliest:
-                break
+        try:
+            for _ in range(CLAIM_ROUNDS):
+                earliest = await self._due_before(now, min(limit - len(claims), CLAIMED_AT_ONCE))
+                claims += await self._claim_some(earliest, now, decide)
+                if len(claims) >= limit or not earliest:
+                    break
+        except StoreUnavailable:
+            if not claims:
+                raise
         return claims
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
@@ -113,7 +128,7 @@ class RedisShelf(Shelf):
 
     async def next_due(self) -> int | None:
         with unavailable_on_error():
-            heads = await self._each(lambda shard: self._client.zrange(shard.due, 0, 0, withscores=True))
+            heads = await self._some(lambda shard: self._client.zrange(shard.due, 0, 0, withscores=True))
         earliest = min((score for head in heads for _, score in head), default=NEVER)
         return None if earliest == NEVER else int(earliest)
 
@@ -137,13 +152,13 @@ class RedisShelf(Shelf):
         rows = sorted((row for part in parts for row in part), key=_letter_order, reverse=True)
         return rows[:limit]
 
-    async def index(self, after: Place | None, limit: int) -> list[tuple[ConversationKey, Row]]:
+    async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
         place = None if after is None else (NEVER if after[0] is None else float(after[0]), after[1])
         with unavailable_on_error():
             parts = await self._each(lambda shard: page(self._client, shard.due, limit, place))
-        keys = [ConversationKey.parse(key) for _, key in sorted(entry for part in parts for entry in part)[:limit]]
-        rows = zip(keys, await self.load(keys), strict=True)
-        return sorted(rows, key=lambda pair: _place(*pair))
+        entries = sorted(entry for part in parts for entry in part)[:limit]
+        places: list[Place] = [(None if score == NEVER else int(score), key) for score, key in entries]
+        return list(zip(places, await self.load([ConversationKey.parse(key) for _, key in places]), strict=True))
 
     async def forget(self, before: int, limit: int) -> int:
         dropped = 0
@@ -155,6 +170,10 @@ class RedisShelf(Shelf):
 
     async def rebuild(self) -> int:
         return await self._rebuild.run()
+
+    async def announce(self, hint: Hint) -> None:
+        with unavailable_on_error():
+            await self._client.publish(self._channel, _encode_hint(hint))
 
     async def hints(self) -> AsyncIterator[Hint]:
         """One subscription for as long as somebody listens; while it is cut off, the horizon has to do."""
@@ -173,11 +192,14 @@ class RedisShelf(Shelf):
         """How many there are is fixed by whoever comes first; a later URL may only repeat it."""
         name, wanted = f"{self._options.prefix}:meta", self._options.shards
         default = CLUSTER_SHARDS if self._options.is_cluster else 1
-        await self._client.hsetnx(name, "shards", wanted or default)
         await self._client.hsetnx(name, "format", FORMAT)
-        shards, written = map(int, await self._client.hmget(name, ["shards", "format"]))
+        written = int(await self._client.hget(name, "format"))
         if written > FORMAT:
-            raise ConfigurationError(f"The store has format {written}, this release knows {FORMAT}: upgrade turntake.")
+            raise ConfigurationError(
+                f"The store has format {written}, this release knows {FORMAT}: install a newer turntake."
+            )
+        await self._client.hsetnx(name, "shards", wanted or default)
+        shards = int(await self._client.hget(name, "shards"))
         if wanted is not None and wanted != shards:
             raise ConfigurationError(
                 f"The store was made with {shards} shards, which cannot change; write shards={shards} or leave it out."
@@ -198,10 +220,17 @@ class RedisShelf(Shelf):
             return [await ask(self._rows.shards[0])]
         return list(await asyncio.gather(*map(ask, self._rows.shards)))
 
-    async def _write(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        if not self._options.wait:
+    async def _some(self, ask: Callable[[Shard], Any]) -> list[Any]:
+        """What every shard answers that can: one node of a cluster being down must not stop the others."""
+        if self.lanes == 1:
+            return [await ask(self._rows.shards[0])]
+        answers = await asyncio.gather(*map(ask, self._rows.shards), return_exceptions=True)
+        return _those_that_worked(answers, [])
+
+    async def _write(self, keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
+        if not replicas:
             return await SWAP(self._client, keys, args)
-        answer, is_safe = await SWAP.replicated(self._client, keys, args, self._options.wait, self._options.wait_ms)
+        answer, is_safe = await SWAP.replicated(self._client, keys, args, replicas, self._options.wait_ms)
         if not is_safe:
             raise StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
         return answer
@@ -223,7 +252,7 @@ class RedisShelf(Shelf):
     async def _due_before(self, now: int, limit: int) -> list[tuple[int, str]]:
         """The lanes and keys of those that are due, earliest first."""
         with unavailable_on_error():
-            parts = await self._each(
+            parts = await self._some(
                 lambda shard: self._client.zrange(
                     shard.due, "-inf", now, byscore=True, offset=0, num=limit, withscores=True
                 )
@@ -235,7 +264,8 @@ class RedisShelf(Shelf):
         by_lane: dict[int, list[str]] = defaultdict(list)
         for lane, key in earliest:
             by_lane[lane].append(key)
-        parts = await asyncio.gather(*(self._claim(lane, keys, now, decide) for lane, keys in by_lane.items()))
+        claiming = [self._claim(lane, keys, now, decide) for lane, keys in by_lane.items()]
+        parts = _those_that_worked(await asyncio.gather(*claiming, return_exceptions=True), [])
         place = {key: place for place, (_, key) in enumerate(earliest)}
         return sorted((pair for part in parts for pair in part), key=lambda pair: place[str(pair[0].key)])
 
@@ -246,16 +276,16 @@ class RedisShelf(Shelf):
         if len(claims) < len(offers):
             with unavailable_on_error():
                 await self._rebuild.conversations(shard, [str(due.key) for due, draft in offers if draft is None])
-        refusals = await self.swap(lane, [draft for _, draft in claims], None) if claims else []
+        # Nobody is told of a claim, so no replica needs it; refused for want of one, it would hold a lease for nobody.
+        refusals = await self._swap(lane, [draft for _, draft in claims], None, 0) if claims else []
         return [claim for claim, refusal in zip(claims, refusals, strict=True) if refusal is None]
 
     async def _take(self, shard: Shard, keys: list[str], now: int) -> list[Due]:
         names = [shard.due, *(shard.conversation(key) for key in keys)]
         with unavailable_on_error():
             answer = await TAKE(self._client, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
-        self._clock.follow(answer[0])
         offered = []
-        for number, version, body, first, payloads in _grouped(answer, 1, 5):
+        for number, version, body, first, payloads in _grouped(answer, 0, 5):
             key = keys[number - 1]
             try:
                 offered.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))
@@ -276,8 +306,11 @@ class RedisShelf(Shelf):
         ids = await self._client.zrange(shard.closed, "-inf", f"({before}", byscore=True, offset=0, num=num)
         keys: list[str] = [shard.closed]
         args: list[Any] = [before]
-        for row in await self._rows.turns(shard, [id.decode() for id in ids]):
+        turn_ids = [id.decode() for id in ids]
+        for turn_id, row in zip(turn_ids, await self._rows.turns(shard, turn_ids), strict=True):
             if row is None or row.closed is None:
+                keys += [shard.turn(turn_id), shard.conversation(""), shard.turns("")]
+                args.append(encode((turn_id, "", [])))
                 continue
             fields: list[str] = []
             if row.closed.status != "interrupted":
@@ -298,6 +331,9 @@ def _letter_order(row: TurnRow) -> tuple[int, str]:
     return row.closed.at, row.id
 
 
-def _place(key: ConversationKey, row: Row) -> tuple[float, str]:
-    due_at = row.conversation.due_at
-    return NEVER if due_at is None else due_at, str(key)
+def _those_that_worked(answers: Sequence[Any], nothing: Any) -> list[Any]:
+    """`nothing` for those that failed, unless all did."""
+    failed = [answer for answer in answers if isinstance(answer, BaseException)]
+    if failed and len(failed) == len(answers):
+        raise failed[0]
+    return [nothing if isinstance(answer, BaseException) else answer for answer in answers]

@@ -7,13 +7,15 @@
 --       then for each draft: key, version, due ('' = only compare), state, body, how many messages, how many moves,
 --       how many turns; its message: number, id, payload (several: {number, id, length} each, all payloads);
 --       its moves: {from, to} each; for each turn: what, id, member, first number, time, is it a letter, body
--- Answers {time, messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
+-- Answers {time (never far behind the latest that anybody noted), messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
 
-local DONE_MS = 120000
+local DONE_MS, SEEN_MS, APART_MS = 120000, 1000, 250
 local DRAFT, TURN = 8, 7
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)
+if seen > now + APART_MS then now = seen end
 local done = {}
 local memory = call('GET', KEYS[5])
 local behind = tonumber(ARGV[2])
@@ -145,6 +147,5 @@ if #numbers > 0 then
     if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 end
 answer[2] = call('HINCRBY', KEYS[4], 'messages', added)
-local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)
-if tonumber(ARGV[1]) > seen + 1000 then call('HSET', KEYS[4], 'seen', ARGV[1]) end
+if tonumber(ARGV[1]) > seen + SEEN_MS then call('HSET', KEYS[4], 'seen', ARGV[1]) end
 return answer

@@ -4,10 +4,9 @@
 --
 -- KEYS  1 the shard's due   then a row each
 -- ARGV  1 the caller's time  2 put off until  3 the most messages of each   then a conversation key each
--- Answers {time, then for each that is due: its number, version, body, first open number, {payloads}}
+-- Answers for each that is due: its number, version, body, first open number, {payloads}
 
-local time = redis.call('TIME')
-local answer = {time[1] * 1000 + math.floor(time[2] / 1000)}
+local answer = {}
 local now, most = tonumber(ARGV[1]), tonumber(ARGV[3])
 for number = 1, #KEYS - 1 do
     local score = redis.call('ZSCORE', KEYS[1], ARGV[3 + number])

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ FLIGHTS = 2
 LONGEST_QUEUE = 50_000
 REMEMBERED = 10_000
 ROUNDS = 200
+HINT_LATE_MS = 100
 
 NEW = Row()
 T = TypeVar("T")
@@ -102,11 +104,13 @@ class Lane:
         self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
     ) -> asyncio.Future[T]:
         """The operation's answer, once it is stored. It may be run several times, each on a newer row."""
-        if self._is_closed:
-            raise StoreUnavailable("The store is closed.")
-        if is_new and self._length >= LONGEST_QUEUE:
-            raise StoreUnavailable("Too many writes are waiting for the store; nothing was accepted, so send it later.")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            future.set_exception(StoreUnavailable("The store is closed."))
+            return future
+        if is_new and self._length >= LONGEST_QUEUE:
+            future.set_exception(StoreUnavailable("Too many writes wait for the store; send it again later."))
+            return future
         job = self._waiting.get(key)
         if job is None:
             job = self._waiting[key] = Job(key)
@@ -159,7 +163,8 @@ class Lane:
                 open_jobs = await self._round(open_jobs)
                 if not open_jobs:
                     return
-            raise StoreUnavailable("Too many processes write to one conversation at once; send it again.")
+            for job in open_jobs:
+                job.fail(StoreUnavailable("Too many processes write to one conversation at once; send it again."))
         except Exception as error:
             self._fail(open_jobs, error)
         finally:
@@ -176,6 +181,7 @@ class Lane:
         refusals = await self._shelf.swap(self._number, drafts, hint)
         if hint is not None and None in refusals:
             self._hinted_at = hint.due_at
+        await self._tell_of_interruptions([d for d, refusal in zip(drafts, refusals, strict=True) if refusal is None])
         again = []
         for job, refusal in zip(written, refusals, strict=True):
             if refusal is None:
@@ -193,12 +199,22 @@ class Lane:
 
         Whoever wakes for one hint sees everything, so while one is ahead, later deadlines need none.
         """
-        stopped = tuple((str(d.key), c.id) for d in drafts for c in d.closed if c.status == "interrupted")
         due = [d.conversation.due_at for d in drafts if d.is_changed and d.conversation.due_at is not None]
         soonest = min(due, default=now + HORIZON_MS)
-        if not stopped and (soonest >= now + HORIZON_MS or now < self._hinted_at <= soonest):
-            return None
-        return Hint(soonest, stopped)
+        is_known = now + HINT_LATE_MS < self._hinted_at <= soonest
+        return None if soonest >= now + HORIZON_MS or is_known else Hint(soonest)
+
+    async def _tell_of_interruptions(self, taken: list[Draft]) -> None:
+        """Only once it is so: an answer that goes on after all must not be stopped."""
+        stopped = tuple(
+            (str(draft.key), closed.id, closed.epoch - 1)
+            for draft in taken
+            for closed in draft.closed
+            if closed.status == "interrupted"
+        )
+        if stopped:
+            with suppress(StoreUnavailable):
+                await self._shelf.announce(Hint(taken[0].now + HORIZON_MS, stopped))
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         """What waited behind a server that does not answer would only wait in vain."""

@@ -35,20 +35,22 @@ class SharedHistory(History):
         """Walks the index; a filter may need many pages of it."""
         matching: list[tuple[ConversationKey, Conversation]] = []
         after = _start(query)
+        last: Place = (None, "")
         while True:
             rows = await self._shelf.index(after, PAGE)
-            for key, row in rows:
-                if row.conversation.due_at is None and query.state not in ("", IDLE):
+            for place, row in rows:
+                if place[0] is None and query.state not in ("", IDLE):
                     return Page(tuple(matching))
+                key = ConversationKey.parse(place[1])
                 if not _matches(query, key, row.conversation):
                     continue
                 if len(matching) == query.limit:
-                    last, conversation = matching[-1]
-                    return Page(tuple(matching), cursor.written((conversation.due_at, str(last))))
+                    return Page(tuple(matching), cursor.written(last))
                 matching.append((key, row.conversation))
+                last = place
             if len(rows) < PAGE:
                 return Page(tuple(matching))
-            after = rows[-1][1].conversation.due_at, str(rows[-1][0])
+            after = rows[-1][0]
 
     async def forget(self, before: int) -> int:
         return await self._shelf.forget(before, FORGOTTEN_AT_ONCE)

@@ -114,8 +114,11 @@ class Shelf(ABC):
         """Dead letters by (time, id), the latest first, from before a place in that list."""
 
     @abstractmethod
-    async def index(self, after: Place | None, limit: int) -> list[tuple[ConversationKey, Row]]:
-        """Conversations by deadline, then key, from after a place on; idle ones last."""
+    async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
+        """Conversations by deadline, then key, from after a place on; idle ones last.
+
+        A row may have moved on since its place was read.
+        """
 
     @abstractmethod
     async def forget(self, before: int, limit: int) -> int:
@@ -128,6 +131,10 @@ class Shelf(ABC):
     async def finish_upgrade(self) -> list[str]:
         """Takes the steps that had to wait until no older release runs; returns their names."""
         return []
+
+    @abstractmethod
+    async def announce(self, hint: Hint) -> None:
+        """Says it to whoever listens."""
 
     async def hints(self) -> AsyncIterator[Hint]:
         """What other processes announce."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -14,7 +15,7 @@ from turntake.buffer.shared.shelf import Due, Shelf
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Closed, Conversation, Progress, Settlement, Touch
+from turntake.rules.conversation import Closed, Conversation, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order
 from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, letter_of
@@ -62,7 +63,8 @@ class SharedStore(Store, Maintained):
 
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         drafts = await self.shelf.claim(limit, self.clock.now(), lambda due: self._claimed(due, lease_ms))
-        return [await self._claim(due, draft) for due, draft in drafts]
+        claims = [await self._claim(due, draft) for due, draft in drafts]
+        return [claim for claim in claims if claim]
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
         return await _all([self._extend(claim, lease_ms) for claim in claims])
@@ -126,14 +128,20 @@ class SharedStore(Store, Maintained):
         draft.encode()
         return draft
 
-    async def _claim(self, due: Due, draft: Draft) -> Claim:
+    async def _claim(self, due: Due, draft: Draft) -> Claim | None:
+        """The claim with its messages; one whose messages cannot be had now is handed back at once."""
         self._lane(due.key).remember(due.key, draft.written)
         turn = draft.conversation.turn
         assert turn is not None
         seqs = range(turn.head, turn.tail + 1)
         messages = due.messages
-        if any(seq not in messages for seq in seqs):
-            messages = await self.shelf.messages(due.key, turn.head, turn.tail)
+        try:
+            if any(seq not in messages for seq in seqs):
+                messages = await self.shelf.messages(due.key, turn.head, turn.tail)
+        except StoreUnavailable:
+            with suppress(StoreUnavailable):
+                await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
+            return None
         ordered = in_order(tuple(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, ordered)
 

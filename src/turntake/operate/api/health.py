@@ -1,14 +1,17 @@
 """`/healthz` and `/readyz`: for whoever decides to restart the process or to send it requests."""
 
+import logging
 from typing import Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turntake.accept.problem import Problem
+from turntake.accept.problem import Problem, facts_of
 from turntake.operate.api.exchange import answer
 from turntake.service import Role, TurnTake
+
+log = logging.getLogger("turntake")
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -37,7 +40,8 @@ class Readiness:
         try:
             await self._turns.store.next_due()
         except Exception as error:
-            raise Problem(503, f"The store does not answer ({type(error).__name__}).") from error
+            log.warning("The store does not answer", extra=facts_of(error, request.scope))
+            raise Problem(503, "The store does not answer; the log says why.") from error
         return answer(Ready(role=self._turns.role))
 
 

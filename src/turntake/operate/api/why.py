@@ -1,9 +1,9 @@
 """Why does it wait? One sentence about where a conversation stands. Pure."""
 
 from turntake.rules.conversation import Buffer, Conversation, SealedTurn
-from turntake.rules.deadline import Reason
 
-BECAUSE: dict[Reason, str] = {
+OTHER = "a later release has its reasons"
+BECAUSE: dict[str, str] = {
     "silence": "the person may still add something",
     "typing": "the person is sending one message after another",
     "window": "the window that the first message opened is still open",
@@ -27,7 +27,7 @@ def why(conversation: Conversation, now: int) -> str:
 
 
 def _collecting(buffer: Buffer, count: int, now: int) -> str:
-    because = f"{BECAUSE[buffer.due.reason]} ({buffer.due.reason})"
+    because = f"{BECAUSE.get(buffer.due.reason, OTHER)} ({buffer.due.reason})"
     if buffer.due.at <= now:
         return f"{_messages(count)} for a worker, due {_seconds(now - buffer.due.at)} ago: {because}."
     return f"{_messages(count)} for {_seconds(buffer.due.at - now)} more: {because}."

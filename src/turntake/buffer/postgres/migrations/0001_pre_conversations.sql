@@ -1,5 +1,6 @@
 -- A conversation's facts are one encoded value, written as a whole; state, due_at and open_from are copies to search by.
--- `written_by` is the request that wrote the row last: one that comes again because its reply was lost is known by it.
+-- `written_by` is the request that wrote the row last, `claimed_by` the one that claimed it last: one that comes again
+-- because its reply was lost is known by it.
 -- Only `key` and `due_at` are in an index. Rows are rewritten all the time, so pages have room and vacuum comes early.
 CREATE TABLE conversations (
     key text COLLATE "C" PRIMARY KEY,
@@ -8,6 +9,7 @@ CREATE TABLE conversations (
     due_at bigint,
     open_from bigint NOT NULL,
     written_by uuid NOT NULL,
+    claimed_by uuid,
     state text COLLATE "C" NOT NULL,
     body bytea NOT NULL
 ) WITH (
@@ -67,17 +69,21 @@ INSERT INTO clock VALUES (1, 0);
 -- with the others: the row as it is now (version 0: there is none), and which of the draft's messages it knows.
 -- Drafts come in the order of their keys, so that whoever waits for another never waits in a circle.
 -- Places count from 1; a draft's messages are those from `message_froms` to `message_tos`. A draft without a body is
--- only compared. A row that this very request wrote is no refusal: its reply was lost, and it came again.
+-- only compared. A row that this very request wrote is no refusal: its reply was lost, and it came again. Of a row that
+-- it claimed, and that somebody wrote to since, the answer says so. The hint is given, and the time noted, only if some
+-- draft was taken. The last row, at place 0, has the server's time, and the latest that any process saw.
 CREATE FUNCTION swap_1(
-    request uuid,
+    request uuid, is_claim boolean,
     keys text[], versions bigint[], new_versions bigint[], states text[], due_ats bigint[], open_froms bigint[], bodies bytea[],
     message_froms bigint[], message_tos bigint[],
     message_places bigint[], message_seqs bigint[], message_ids bytea[], message_ats bigint[], message_payloads bytea[],
     turn_places bigint[], turn_ids text[], turn_heads bigint[], turn_tails bigint[], turn_statuses text[],
     turn_closed_ats bigint[], turn_letter_ats bigint[], turn_bodies bytea[],
     moved_places bigint[], moved_seqs bigint[], moved_to_seqs bigint[], ended_places bigint[], ended_ids text[],
-    channel text, hint text
-) RETURNS TABLE (place bigint, version bigint, body bytea, known bytea[])
+    noted_at bigint, channel text, hint text
+) RETURNS TABLE (
+    place bigint, version bigint, body bytea, known bytea[], is_claimed boolean, server_at bigint, last_seen_at bigint
+)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
@@ -90,6 +96,7 @@ DECLARE
     taken bigint;
     ids bigint[];
     author uuid;
+    is_any_taken boolean := false;
 BEGIN
     FOR draft IN
         SELECT * FROM unnest(
@@ -107,7 +114,8 @@ BEGIN
             -- row is newer by the time its lock is had, it is compared again, and differs.
             UPDATE conversations c
             SET version = draft.new_version, written_by = request, state = draft.state, due_at = draft.due_at,
-                open_from = draft.open_from, body = draft.body
+                open_from = draft.open_from, body = draft.body,
+                claimed_by = CASE WHEN is_claim THEN request ELSE c.claimed_by END
             WHERE c.key = draft.key AND c.version = draft.version AND NOT EXISTS (
                 SELECT FROM messages m
                 WHERE m.conversation = c.id AND m.id = ANY (message_ids[draft.message_from:draft.message_to])
@@ -115,12 +123,13 @@ BEGIN
             RETURNING c.id INTO taken;
         END IF;
         ids[draft.place] := taken;
+        is_any_taken := is_any_taken OR taken IS NOT NULL;
         CONTINUE WHEN taken IS NOT NULL;
 
-        SELECT c.version, c.body, c.written_by, ARRAY(
+        SELECT c.version, c.body, c.written_by, c.claimed_by IS NOT DISTINCT FROM request, ARRAY(
             SELECT m.id FROM messages m
             WHERE m.conversation = c.id AND m.id = ANY (message_ids[draft.message_from:draft.message_to])
-        ) INTO version, body, author, known
+        ) INTO version, body, author, is_claimed, known
         FROM conversations c WHERE c.key = draft.key;
         place := draft.place;
         version := coalesce(version, 0);
@@ -159,9 +168,23 @@ BEGIN
         WHERE t.id = a.id AND t.conversation = ids[a.place];
     END IF;
 
-    IF hint IS NOT NULL THEN
+    IF is_any_taken AND hint IS NOT NULL THEN
         PERFORM pg_notify(channel, hint);
     END IF;
+
+    -- Nobody waits for whoever says the same.
+    IF is_any_taken AND noted_at IS NOT NULL THEN
+        UPDATE clock SET seen_at = noted_at
+        WHERE one = (SELECT one FROM clock WHERE seen_at < noted_at FOR UPDATE SKIP LOCKED);
+    END IF;
+
+    SELECT coalesce(max(seen_at), 0) INTO last_seen_at FROM clock;
+    server_at := extract(epoch FROM clock_timestamp()) * 1000;
+    place := 0;
+    version := 0;
+    body := NULL;
+    known := NULL;
+    RETURN NEXT;
 END
 $$;
 
