@@ -1,5 +1,6 @@
 """What a second pair of eyes found in the Redis store: each was so once."""
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,8 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
     assert claim.turn.failures == 0
 
 
+# redis-py drops nodes that left the cluster without closing them.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_one_node_that_is_down_does_not_stop_the_others(tmp_path: Path, clock: VirtualClock) -> None:
     """Whoever lives on the other nodes is still answered."""
     with Cluster(tmp_path, 3, "cluster-require-full-coverage no", is_safe=False) as cluster:
@@ -112,6 +115,7 @@ async def test_one_node_that_is_down_does_not_stop_the_others(tmp_path: Path, cl
             claims = await store.claim(20, LEASE_MS)
             assert 0 < len(claims) < 12
             assert await store.next_due() is not None
+    gc.collect()
 
 
 async def test_nobody_falls_behind_the_latest_time_that_was_noted(server: Valkey, store: RedisStore) -> None:
