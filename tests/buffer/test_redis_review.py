@@ -104,7 +104,7 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
 
 
 # redis-py drops nodes that left the cluster without closing them.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 async def test_one_node_that_is_down_does_not_stop_the_others(tmp_path: Path, clock: VirtualClock) -> None:
     """Whoever lives on the other nodes is still answered."""
     with Cluster(tmp_path, 3, "cluster-require-full-coverage no", is_safe=False) as cluster:

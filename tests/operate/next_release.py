@@ -13,7 +13,7 @@ ADDITIONS = (
     ("rules/conversation.py", '    turn: SealedTurn | None = None\n    agent: str = ""\n', '    mood: str = ""\n'),
     ("rules/turn.py", "next_seq=conversation.next_seq + 1", ', mood="curious" if conversation.next_seq % 2 else ""'),
     ("rules/turn.py", "        agent=conversation.agent,\n", "        mood=conversation.mood,\n"),
-    ("buffer/store.py", "    interrupted: tuple[tuple[str, str], ...] = ()\n", '    mood: str = "curious"\n'),
+    ("buffer/store.py", "    interrupted: tuple[tuple[str, str, int], ...] = ()\n", '    mood: str = "curious"\n'),
     ("buffer/redis/swap.lua", "'s', state, 'b', body", ", 'f', 'curious'"),
 )
 CALLED = re.compile(r"(?<=\{schema\}\.)\w+_\d+(?=\()")

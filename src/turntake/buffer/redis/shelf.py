@@ -13,7 +13,7 @@ from redis.asyncio import RedisCluster
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Place
 from turntake.buffer.redis.client import CLUSTER_SHARDS, UNREACHABLE, Client, Options, connect, hang_up, options_of
-from turntake.buffer.redis.connections import database_of, mended
+from turntake.buffer.redis.connections import database_of, mend
 from turntake.buffer.redis.drafts import Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
@@ -61,7 +61,8 @@ class RedisShelf(Shelf):
         self.lost = 0
 
     async def open(self) -> None:
-        self._client: Client = mended(connect(self._url))
+        self._client: Client = connect(self._url)
+        self._connections = mend(self._client)
         self._channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         try:
             with unavailable_on_error():
@@ -71,11 +72,13 @@ class RedisShelf(Shelf):
                 self._rebuild = Rebuild(self._rows, self._options.prefix)
                 await self._set_clock()
         except BaseException:
-            await hang_up(self._client)
+            await self.close()
             raise
 
     async def close(self) -> None:
         await hang_up(self._client)
+        for connection in list(self._connections):
+            await connection.disconnect(nowait=True)
 
     def lane(self, key: ConversationKey) -> int:
         return key.place % self.lanes
