@@ -1,32 +1,39 @@
-"""The Redis store: the contract and the machine on Valkey, on a cluster of one node and one of three."""
+"""The Redis store: the contract and the machine on Valkey, on clusters of one and of three nodes, and behind Sentinel."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.databases import Cluster, Valkey
+from tests.databases import Cluster, Sentinel, Valkey
 from tests.rules.histories import scaled
 from turntake.buffer.redis.store import RedisStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract
 from turntake.testing.store_machine import OpenStore, StoreMachine
 
-NODES = {"valkey": 0, "one-node cluster": 1, "cluster": 3}
-HISTORIES = {"valkey": 300, "one-node cluster": 60, "cluster": 60}
+SERVERS: dict[str, Callable[[Path], Any]] = {
+    "valkey": Valkey,
+    "one-node cluster": lambda folder: Cluster(folder, 1),
+    "cluster": lambda folder: Cluster(folder, 3),
+    "sentinel": Sentinel,
+}
+SHARDS = {"cluster": 3}
+HISTORIES = {"valkey": 300}
+FEWER = 60
 prefixes = (f"p{number}" for number in itertools.count())
 
 
-@pytest.fixture(scope="module", params=NODES)
+@pytest.fixture(scope="module", params=SERVERS)
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a running server of each kind."""
-    folder, nodes = tmp_path_factory.mktemp("redis"), NODES[request.param]
-    with Cluster(folder, nodes) if nodes else Valkey(folder) as server:
-        yield f"{server.url}?shards={max(1, nodes)}"
+    with SERVERS[request.param](tmp_path_factory.mktemp("redis")) as server:
+        yield f"{server.url}?shards={SHARDS.get(request.param, 1)}"
 
 
 class TestRedisStore(StoreContract):
@@ -48,6 +55,6 @@ class RedisMachine(StoreMachine):
 def test_redis_answers_like_the_model(url: str, request: pytest.FixtureRequest) -> None:
     """Over random lives, through crashes and reopenings, every answer is the model's."""
     RedisMachine.url = url
-    histories = HISTORIES[request.node.callspec.params["url"]]
+    histories = HISTORIES.get(request.node.callspec.params["url"], FEWER)
     lives = settings(max_examples=scaled(histories), stateful_step_count=40, deadline=None)
     run_state_machine_as_test(RedisMachine, settings=lives)
