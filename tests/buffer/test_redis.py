@@ -1,4 +1,4 @@
-"""The Redis store: the contract and the machine on Valkey, on clusters of one and of three nodes, and behind Sentinel."""
+"""The Redis store: the contract and the machine on Valkey, on clusters of one and three nodes, and behind Sentinel."""
 
 import itertools
 from collections.abc import Callable, Iterator
