@@ -193,6 +193,7 @@ async def test_2_1_a_reply_lost_for_long_is_no_reason_to_decide_again(server: Va
     clock = SystemClock()
     async with RedisStore.open(server.url.replace(str(server.port), str(proxy.port)), clock) as store:
         name = f"turntake:{{s0}}:c:{ANN}"
+        await say(store, "m1", key=BOB)  # the server has the script from here on, or it would only say so in vain
         answer = await with_a_late_reply(
             server, proxy, clock, say(store, "m1", rules=OFF), lambda: bool(server.ask("EXISTS", name))
         )
