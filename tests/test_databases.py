@@ -21,7 +21,7 @@ from tests.databases import ALWAYS, Cluster, Postgres, Sentinel, Server, Valkey,
 ORPHAN = """
 import sys, time
 from pathlib import Path
-from tests.databases import Postgres, Valkey, _is_alive
+from tests.databases import Postgres, Valkey
 server = {kind}(Path(sys.argv[1]))
 server.start()
 print(server._process.pid, flush=True)
