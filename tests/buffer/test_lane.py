@@ -388,9 +388,12 @@ async def test_a_conversation_that_everybody_writes_to_fails_alone(
     """Others wait for their own writes only."""
     monkeypatch.setattr(lanes, "ROUNDS", 3)
     table.busy.add(ANN)
-    answers = [lane.submit(ANN, saying("m1")), lane.submit(BOB, saying("m1", BOB))]
-    await settled()
-    answers.append(lane.submit(BOB, saying("m2", BOB)))
+    table.gate.clear()
+    answers = []
+    for key, message_id in ((ANN, "m1"), (BOB, "m1"), (BOB, "m2")):
+        answers.append(lane.submit(key, saying(message_id, key)))
+        await settled()
+    table.gate.set()
     with pytest.raises(StoreUnavailable, match="at once"):
         await answers[0]
     assert [(await answer).seq for answer in answers[1:]] == [1, 2]
