@@ -99,11 +99,12 @@ class PostgresShelf(Shelf):
 
     async def next_due(self) -> int | None:
         look = self._floor.look(self._clock.now())
-        ((due_at, server_at, seen_at),) = await self._fetch("next_due", (look.start,))
+        ((found, server_at, seen_at),) = await self._fetch("next_due", (look.start,))
+        due_at: int | None = found
         self._floor.found(look, due_at)
         self._follow(server_at, seen_at)
         await self._note_clock()
-        return due_at  # type: ignore[no-any-return]
+        return due_at
 
     async def turn(self, turn_id: str) -> TurnRow | None:
         if not turn_id.isprintable():
