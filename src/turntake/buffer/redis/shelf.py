@@ -18,6 +18,7 @@ from turntake.buffer.redis.drafts import Call
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, place_of
+from turntake.buffer.redis.line import Line
 from turntake.buffer.redis.rebuild import Rebuild
 from turntake.buffer.redis.rows import Rows, messages_of, row_of, unavailable_on_error
 from turntake.buffer.redis.scripts import FORGET, SWAP, TAKE
@@ -37,7 +38,7 @@ RESERVED_MS = 500
 UNREADABLE_MS = 60_000
 MESSAGES_OFFERED = 100
 CLAIM_ROUNDS = 10
-CLAIMED_AT_ONCE = 150
+CLAIMED_AT_ONCE = 100
 RECONNECT_MS = 1_000
 NEVER = float("inf")
 
@@ -51,6 +52,10 @@ _encode_hint = msgspec.json.Encoder().encode
 class RedisShelf(Shelf):
     """One lane a shard. `lost` counts acknowledged messages that a failover is known to have taken away."""
 
+    # A script keeps everybody else waiting, workers too: short ones, one at a time, cost hardly any speed.
+    flights = 1
+    batch = 24
+
     def __init__(self, url: str, clock: Clock) -> None:
         self._url = url
         self._clock = clock
@@ -58,11 +63,13 @@ class RedisShelf(Shelf):
         self._channel = ""
         self._behind_ms = BEHIND_MS
         self._seen: dict[int, tuple[int, int]] = {}
+        self._next: list[bytes] = []
         self.lost = 0
 
     async def open(self) -> None:
         self._client: Client = connect(self._url)
         self._connections = mend(self._client)
+        self._line = self._client if self._options.is_cluster else Line(self._client)
         self._channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         try:
             with unavailable_on_error():
@@ -81,7 +88,7 @@ class RedisShelf(Shelf):
             await connection.disconnect(nowait=True)
 
     def lane(self, key: ConversationKey) -> int:
-        return key.place % self.lanes
+        return key.place % self.lanes if self.lanes > 1 else 0
 
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         return await self._swap(lane, drafts, hint, self._options.wait)
@@ -107,20 +114,13 @@ class RedisShelf(Shelf):
         return refusals
 
     async def claim(self, limit: int, now: int, decide: Decide) -> Claimed:
-        """Asks again while others were quicker: what they took is out of the way by then.
-
-        What was claimed is claimed, whatever fails afterwards.
-        """
+        """Asks again while others were quicker: what they took is out of the way by then."""
         claims: Claimed = []
-        try:
-            for _ in range(CLAIM_ROUNDS):
-                earliest = await self._due_before(now, min(limit - len(claims), CLAIMED_AT_ONCE))
-                claims += await self._claim_some(earliest, now, decide)
-                if len(claims) >= limit or not earliest:
-                    break
-        except StoreUnavailable:
-            if not claims:
-                raise
+        for _ in range(CLAIM_ROUNDS):
+            earliest = self._ahead(limit) or await self._due_before(now, min(limit, CLAIMED_AT_ONCE))
+            claims = await self._claim_some(earliest, now, decide)
+            if claims or not earliest:
+                break
         return claims
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
@@ -131,8 +131,8 @@ class RedisShelf(Shelf):
 
     async def next_due(self) -> int | None:
         with unavailable_on_error():
-            heads = await self._some(lambda shard: self._client.zrange(shard.due, 0, 0, withscores=True))
-        earliest = min((score for head in heads for _, score in head), default=NEVER)
+            heads = await self._some(lambda shard: self._line.execute_command("ZRANGE", shard.due, 0, 0, "WITHSCORES"))
+        earliest = min((float(score) for head in heads for score in head[1:]), default=NEVER)
         return None if earliest == NEVER else int(earliest)
 
     async def turn(self, turn_id: str) -> TurnRow | None:
@@ -232,7 +232,7 @@ class RedisShelf(Shelf):
 
     async def _write(self, keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
         if not replicas:
-            return await SWAP(self._client, keys, args)
+            return await SWAP(self._line, keys, args)
         answer, is_safe = await SWAP.replicated(self._client, keys, args, replicas, self._options.wait_ms)
         if not is_safe:
             raise StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
@@ -252,15 +252,20 @@ class RedisShelf(Shelf):
                 extra={"action": "write", "shard": lane, "lost": lost},
             )
 
+    def _ahead(self, limit: int) -> list[tuple[int, str]]:
+        """Those that the last take saw due next. With several shards that could pass others by."""
+        known, self._next = self._next[: min(limit, CLAIMED_AT_ONCE)] if self.lanes == 1 else [], []
+        return [(0, name.decode()) for name in known]
+
     async def _due_before(self, now: int, limit: int) -> list[tuple[int, str]]:
         """The lanes and keys of those that are due, earliest first."""
         with unavailable_on_error():
             parts = await self._some(
-                lambda shard: self._client.zrange(
-                    shard.due, "-inf", now, byscore=True, offset=0, num=limit, withscores=True
+                lambda shard: self._line.execute_command(
+                    "ZRANGE", shard.due, "-inf", now, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
                 )
             )
-        due = sorted((score, name, lane) for lane, part in enumerate(parts) for name, score in part)
+        due = sorted((float(s), name, lane) for lane, part in enumerate(parts) for name, s in _grouped(part, 0, 2))
         return [(lane, name.decode()) for _, name, lane in due[:limit]]
 
     async def _claim_some(self, earliest: list[tuple[int, str]], now: int, decide: Decide) -> Claimed:
@@ -286,9 +291,10 @@ class RedisShelf(Shelf):
     async def _take(self, shard: Shard, keys: list[str], now: int) -> list[Due]:
         names = [shard.due, *(shard.conversation(key) for key in keys)]
         with unavailable_on_error():
-            answer = await TAKE(self._client, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
+            answer = await TAKE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, CLAIMED_AT_ONCE, *keys])
         offered = []
-        for number, version, body, first, payloads in _grouped(answer, 0, 5):
+        self._next = answer[0]
+        for number, version, body, first, payloads in _grouped(answer, 1, 5):
             key = keys[number - 1]
             try:
                 offered.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))

@@ -14,8 +14,6 @@ from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 
-LARGEST_BATCH = 64
-FLIGHTS = 2
 LONGEST_QUEUE = 50_000
 REMEMBERED = 10_000
 ROUNDS = 200
@@ -116,7 +114,7 @@ class Lane:
             job = self._waiting[key] = Job(key)
         job.operations.append((operation, future))
         self._length += 1
-        if len(self._flights) < FLIGHTS and key not in self._written:
+        if len(self._flights) < self._shelf.flights and key not in self._written:
             self._take_off()
         return future
 
@@ -148,7 +146,7 @@ class Lane:
 
     def _next_jobs(self) -> list[Job]:
         """Those that waited longest, of conversations that nobody here is writing."""
-        keys = list(islice((key for key in self._waiting if key not in self._written), LARGEST_BATCH))
+        keys = list(islice((key for key in self._waiting if key not in self._written), self._shelf.batch))
         jobs = [self._waiting.pop(key) for key in keys]
         self._written.update(keys)
         for job in jobs:

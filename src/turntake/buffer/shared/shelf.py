@@ -67,6 +67,12 @@ class Shelf(ABC):
     lanes: int = 1
     """Rows in different lanes are written independently of each other."""
 
+    flights: int = 2
+    """How many writes of one lane may be under way at once."""
+
+    batch: int = 64
+    """The most drafts of one write."""
+
     @abstractmethod
     async def open(self) -> None: ...
 
