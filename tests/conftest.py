@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("turntake.testing.store_contract", "turntake.testing.store_machine")
+pytest.register_assert_rewrite(
+    "turntake.testing.store_contract", "turntake.testing.store_machine", "turntake.testing.channel_contract"
+)

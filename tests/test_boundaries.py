@@ -11,8 +11,10 @@ SRC = Path(__file__).parents[1] / "src"
 STAGES = {"accept", "buffer", "claim", "deliver"}
 PORTS = (
     "turntake.accept.channel",
+    "turntake.accept.listener",
     "turntake.buffer.store",
     "turntake.deliver.outbound",
+    "turntake.deliver.sender",
     "turntake.deliver.sink",
     "turntake.deliver.turn",
 )

@@ -1,12 +1,26 @@
 """Adapters are found by name through entry points, ours by the same door as others'."""
 
+from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from turntake.errors import ConfigurationError, MissingExtra
 
 # Which of our extras brings a module.
-EXTRAS = {"hiredis": "redis", "psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis"}
+EXTRAS = {
+    "discord": "discord-gateway",
+    "hiredis": "redis",
+    "nacl": "discord",
+    "psycopg": "postgres",
+    "psycopg_pool": "postgres",
+    "redis": "redis",
+    "telethon": "telegram-typing",
+}
+
+
+def names(group: str) -> tuple[str, ...]:
+    """What is registered in `turntake.<group>`; nothing is imported."""
+    return _names(entry_points(group=f"turntake.{group}"))
 
 
 def load(group: str, name: str) -> Any:
@@ -15,8 +29,29 @@ def load(group: str, name: str) -> Any:
     for entry in registered:
         if entry.name == name:
             return _loaded(entry)
-    known = ", ".join(sorted(entry.name for entry in registered)) or "none"
+    known = ", ".join(_names(registered)) or "none"
     raise ConfigurationError(f"There is no {group.rstrip('s')} called {name!r}; installed are: {known}.")
+
+
+def load_all(group: str) -> dict[str, Any]:
+    """Every adapter in `turntake.<group>` by name. One that cannot be imported is represented by the exception."""
+    found: dict[str, Any] = {}
+    for entry in sorted(entry_points(group=f"turntake.{group}"), key=lambda entry: entry.name):
+        if entry.name not in found:
+            found[entry.name] = _loaded_or_why(entry)
+    return found
+
+
+def _names(registered: Iterable[EntryPoint]) -> tuple[str, ...]:
+    return tuple(sorted({entry.name for entry in registered}))
+
+
+def _loaded_or_why(entry: EntryPoint) -> Any:
+    # Whatever a stranger's module raises while it is imported, it is that module's trouble alone.
+    try:
+        return _loaded(entry)
+    except Exception as error:
+        return error
 
 
 def _loaded(entry: EntryPoint) -> Any:

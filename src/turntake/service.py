@@ -112,6 +112,11 @@ class TurnTake:
         self._sink = _as_sink(function)
         return function
 
+    def lead_out(self, outbound: Outbound) -> None:
+        """Replies leave through `outbound`, unless the constructor was given a way out."""
+        if isinstance(self._outbound, Kept):
+            self._outbound = outbound
+
     def asgi(self, **options: Any) -> "Service":
         """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.operate.app.create`."""
         from turntake.operate.app import create
@@ -180,7 +185,10 @@ class TurnTake:
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """Buffers all arrivals, or raises: then send all again, which repeats nothing. Blank ones are left out."""
+        """Buffers all arrivals, or raises: then send all again, which repeats nothing.
+
+        Ignored are blank ones, and amendments of a conversation in which nothing waits any more.
+        """
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []

@@ -15,6 +15,7 @@ BUFFER = Buffer(2, 3, 4, DUE, DUE, (Decision(3, 5, "silence"),))
 TURN = SealedTurn("turn_1", 1, 1, DUE, 1, 1, 9, ())
 CONVERSATION = Conversation(3, 1, BUFFER, TURN, "sales")
 CLOSED = Closed("turn_1", 1, 1, "dead", 1, 7, TURN, "given up", "no such order")
+AMENDMENT = Message("a1", amends="m1", is_deletion=True)
 MESSAGE = Message("m1", "hé\u0000 👩‍🍳", "ann", 5, (Attachment("image", "https://x.test/1"),), "m0", {"n": 2**60})
 
 
@@ -23,6 +24,7 @@ def test_values_come_back_as_they_were() -> None:
     assert decode_conversation(encode(CONVERSATION)) == CONVERSATION
     assert decode_closed(encode(CLOSED)) == CLOSED
     assert decode_message(encode(MESSAGE)) == MESSAGE
+    assert decode_message(encode(AMENDMENT)) == AMENDMENT
 
 
 @pytest.mark.parametrize(("value", "decode"), [(CONVERSATION, decode_conversation), (CLOSED, decode_closed)])
@@ -42,3 +44,12 @@ def test_fields_that_an_earlier_release_did_not_write_get_their_defaults() -> No
     """A value without its last fields is one from before they existed."""
     earlier = msgspec.msgpack.decode(encode(Conversation(3, 1)))[:2]
     assert decode_conversation(msgspec.msgpack.encode(earlier)) == Conversation(3, 1)
+
+
+def test_values_from_before_there_were_amendments_have_none() -> None:
+    """Buffers, turns and closed ranges without the number, and messages without the names."""
+    buffer, turn = (msgspec.msgpack.decode(encode(value))[:-1] for value in (BUFFER, TURN))
+    conversation = [3, 1, buffer, turn, "sales"]
+    assert decode_conversation(msgspec.msgpack.encode(conversation)) == CONVERSATION
+    assert decode_closed(msgspec.msgpack.encode(msgspec.msgpack.decode(encode(CLOSED))[:-1])) == CLOSED
+    assert not decode_message(msgspec.msgpack.encode({"id": "m1", "text": "hi"})).is_amendment

@@ -2,6 +2,7 @@
 
 from turntake import ConversationKey
 from turntake.deliver.outbound import Outbound
+from turntake.deliver.sender import Recipient
 
 
 class Postbox(Outbound):
@@ -13,7 +14,7 @@ class Postbox(Outbound):
     def leads_out(self, key: ConversationKey) -> bool:
         return True
 
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
+    async def send(self, to: Recipient, index: int, text: str) -> None:
         if self.failures:
             self.failures -= 1
             raise ConnectionError("the platform is down")

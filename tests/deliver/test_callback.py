@@ -14,6 +14,7 @@ from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
 from turntake.deliver.callback import Callback
 from turntake.deliver.http import HttpSink
+from turntake.deliver.sender import Recipient
 from turntake.rules.conversation import Retry, Settlement
 from turntake.rules.model import Claim
 
@@ -87,8 +88,8 @@ async def test_it_leads_out_only_for_its_channel_and_if_configured(key: Conversa
     async with agent_server() as server:
         callback, nowhere = Callback(server.url), Callback("")
         assert (callback.leads_out(key), nowhere.leads_out(key)) == (key is ADA, False)
-        await nowhere.send(key, "turn_1", 0, "kept")
-        await callback.send(key, "turn_1", 0, "sent")
+        await nowhere.send(Recipient(key, "turn_1", ()), 0, "kept")
+        await callback.send(Recipient(key, "turn_1", ()), 0, "sent")
         await callback.aclose()
         await nowhere.aclose()
     assert texts(server) == (["sent"] if key is ADA else [])

@@ -9,7 +9,7 @@ import turntake
 PRE, POST = "0901_pre_mood", "0902_post_tidy"
 # In a file, after some text, comes more of it.
 ADDITIONS = (
-    ("rules/conversation.py", '    error: str = ""\n    agent: str = ""\n', '    mood: str = ""\n'),
+    ("rules/conversation.py", '    agent: str = ""\n    amendments: int = 0\n', '    mood: str = ""\n'),
     ("rules/conversation.py", '    turn: SealedTurn | None = None\n    agent: str = ""\n', '    mood: str = ""\n'),
     ("rules/turn.py", "next_seq=conversation.next_seq + 1", ', mood="curious" if conversation.next_seq % 2 else ""'),
     ("rules/turn.py", "        agent=conversation.agent,\n", "        mood=conversation.mood,\n"),

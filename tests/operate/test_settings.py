@@ -40,7 +40,7 @@ def test_every_setting_is_in_order(setting: object) -> None:
     assert setting in SETTINGS
     (found,) = [s for s in SETTINGS if s is setting]
     msgspec.convert(found.default, found.type)
-    assert found.sentence.endswith(".")
+    assert found.sentence.endswith((".", "…"))
     assert len([s for s in SETTINGS if s.env == found.env]) == 1
 
 
@@ -167,12 +167,12 @@ def test_binary_config_is_refused() -> None:
 
 def test_unknown_variables_are_warned_about() -> None:
     """A typo in the environment must not stop a server, and must not pass unseen either."""
-    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_PRIORITY", "TURNTAKE_WHATSAPP_APP_SECRET", "TURNTAKE_STORE", "PATH")
+    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_PRIORITY", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
     settings = load(environ=dict.fromkeys(names, "memory://"))
     assert settings.warnings == (
         "TURNTAKE_RULES_PRIORITY is ignored: it comes in a later release; remove it for now.",
         "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?",
-        "TURNTAKE_WHATSAPP_APP_SECRET is ignored: it comes in a later release; remove it for now.",
+        "TURNTAKE_WHATSAPP_APP_SECRT is ignored: there is no such setting; did you mean TURNTAKE_WHATSAPP_APP_SECRET?",
     )
 
 
@@ -211,11 +211,118 @@ def test_secrets_come_from_the_environment_or_a_file() -> None:
         ("agent", "https://me:pass@host/a?token=pass", "https://me:…@host/a?…"),
         ("agent", "a:b", "a:b"),
         ("rules.enabled", True, "true"),
+        ("slack.accounts", ("a", "b"), "a, b"),
+        ("slack.accounts", (), ""),
     ],
 )
 def test_what_people_see_of_a_value(key: str, value: object, seen: str) -> None:
     assert shown(BY_KEY[key], value) == seen
     assert "pass" not in seen.replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("key", "env", "flag"),
+    [
+        ("whatsapp.app_secret", "TURNTAKE_WHATSAPP_APP_SECRET", ""),
+        ("whatsapp.phone_number_id", "TURNTAKE_WHATSAPP_PHONE_NUMBER_ID", "--whatsapp-phone-number-id"),
+        ("whatsapp.accounts", "TURNTAKE_WHATSAPP_ACCOUNTS", "--whatsapp-accounts"),
+        ("slack.signing_secret", "TURNTAKE_SLACK_SIGNING_SECRET", ""),
+        ("twilio.api_base", "TURNTAKE_TWILIO_API_BASE", "--twilio-api-base"),
+        ("generic.secret", "TURNTAKE_GENERIC_SECRET", ""),
+        ("generic.callback_url", "TURNTAKE_GENERIC_CALLBACK_URL", "--generic-callback-url"),
+    ],
+)
+def test_options_of_channels_are_settings(key: str, env: str, flag: str) -> None:
+    assert (BY_KEY[key].env, BY_KEY[key].flag) == (env, flag)
+
+
+def test_an_account_has_settings_of_its_own() -> None:
+    """Secrets in the environment or a file of their own, the rest in the TOML file too; nothing is the main one's."""
+    written(
+        '[whatsapp]\naccounts = ["sales", "eu-west"]\nphone_number_id = "1"\n[whatsapp.sales]\nphone_number_id = "2"'
+    )
+    written("of a file", "secret")
+    environ = {
+        "TURNTAKE_WHATSAPP_APP_SECRET": "main",
+        "TURNTAKE_WHATSAPP_SALES_APP_SECRET": "sales",
+        "TURNTAKE_WHATSAPP_EU_WEST_ACCESS_TOKEN_FILE": "secret",
+        "TURNTAKE_WHATSAPP_EU_WEST_API_BASE": "https://proxy.example",
+    }
+    settings = load(environ=environ)
+    assert settings.warnings == ()
+    assert settings("whatsapp.accounts") == ("sales", "eu-west")
+    assert [settings(f"whatsapp.{name}phone_number_id") for name in ("", "sales.", "eu-west.")] == ["1", "2", ""]
+    assert [settings(f"whatsapp.{name}app_secret") for name in ("", "sales.", "eu-west.")] == ["main", "sales", ""]
+    assert settings("whatsapp.eu-west.access_token") == "of a file"
+    assert settings("whatsapp.eu-west.api_base") == "https://proxy.example"
+    assert settings("whatsapp.sales.api_base") == BY_KEY["whatsapp.api_base"].default
+    assert settings.is_set("whatsapp.sales.app_secret")
+    assert not settings.is_set("whatsapp.eu-west.app_secret")
+    assert {s.section for s in settings.table} >= {"whatsapp", "whatsapp.sales", "whatsapp.eu-west"}
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "says"),
+    [
+        (
+            "",
+            {"TURNTAKE_WHATSAPP_ACCOUNTS": "Sales"},
+            'whatsapp.accounts = "Sales" in TURNTAKE_WHATSAPP_ACCOUNTS: an acc',
+        ),
+        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "a/b"}, "lower-case letters, digits, - and _"),
+        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "a" * 65}, "64 at most"),
+        (
+            "",
+            {"TURNTAKE_WHATSAPP_ACCOUNTS": "app"},
+            "TURNTAKE_WHATSAPP_APP_SECRET is a setting already; choose another",
+        ),
+        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "api-base"}, "TURNTAKE_WHATSAPP_API_BASE is a setting already"),
+        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "accounts"}, "TURNTAKE_WHATSAPP_ACCOUNTS is a setting already"),
+        (
+            "",
+            {"TURNTAKE_WHATSAPP_ACCOUNTS": "a-b,a_b"},
+            "[whatsapp.a_b] and [whatsapp.a-b] would share TURNTAKE_WHATSAPP_A",
+        ),
+        (
+            '[whatsapp]\naccounts = "sales"',
+            {},
+            'whatsapp.accounts = "sales" in turntake.toml: expected a list of texts.',
+        ),
+        ("[whatsapp]\naccounts = [1]", {}, "whatsapp.accounts = [1] in turntake.toml: expected a list of texts."),
+        (
+            "[whatsapp.sales]",
+            {},
+            "[whatsapp.sales] in turntake.toml: there is no such account; name it in whatsapp.accounts",
+        ),
+        ('[slack]\naccounts = ["sales"]\n[slack.slaes]', {}, "there is no such account; did you mean sales?"),
+        (
+            '[slack]\naccounts = ["sales"]\n[slack.sales]\nsigning_secret = "x"',
+            {},
+            "set TURNTAKE_SLACK_SALES_SIGNING_SECRET, or TURNTAKE_SLACK_SALES_SIGNING_SECRET_FILE to a path.",
+        ),
+        ('[slack]\naccounts = ["sales"]\n[slack.sales]\napi_bsae = "x"', {}, "did you mean slack.sales.api_base?"),
+        ('[slack]\naccounts = ["sales"]\n[slack.sales]\naccounts = ["x"]', {}, "slack.sales.accounts in turntake.toml"),
+        ("[slack.api_base]\nx = 1", {}, 'slack.api_base = {"x":1} in turntake.toml: expected a text.'),
+        ('[whatsapp]\napp_secret = "x"', {}, "set TURNTAKE_WHATSAPP_APP_SECRET, or TURNTAKE_WHATSAPP_APP_SECRET_FILE"),
+        ("[watsapp]\nx = 1", {}, "there is no such section; did you mean whatsapp?"),
+    ],
+)
+def test_mistakes_with_accounts_are_named(text: str, environ: dict[str, str], says: str) -> None:
+    written(text)
+    assert says in complaint(environ=environ)
+
+
+def test_a_channel_may_be_told_numbers_and_switches() -> None:
+    written("[whatsapp]\nphone_number_id = 106540352242922\n[discord]\ngateway = true\n")
+    settings = load(environ={})
+    assert (settings("whatsapp.phone_number_id"), settings("discord.gateway")) == ("106540352242922", "true")
+
+
+def test_a_variable_of_an_account_that_nobody_named_is_warned_about() -> None:
+    """The nearest name would be the main account's, which is not what was meant."""
+    names = ("TURNTAKE_SLACK_SALES_BOT_TOKEN", "TURNTAKE_SLACK_SALES_BOT_TOKEN_FILE")
+    why = "is ignored: there is no account 'sales'; name it in TURNTAKE_SLACK_ACCOUNTS."
+    assert load(environ=dict.fromkeys(names, "x")).warnings == tuple(f"{name} {why}" for name in names)
 
 
 def test_names_everywhere() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Dead, Retry, SealedTurn
+from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn
 from turntake.rules.deadline import Deadline
 from turntake.rules.retry import (
     FIRST_DELAY_MS,
@@ -71,3 +71,17 @@ def test_a_turn_whose_workers_all_died_is_not_tried_again() -> None:
     dead = before_attempt(replace(TURN, failures=3), RULES)
     assert dead == Dead("failed 3 times", "The worker stopped during every attempt.")
     assert before_attempt(replace(TURN, failures=3, error="boom"), RULES) == Dead("failed 3 times", "boom")
+
+
+@pytest.mark.parametrize(
+    ("turn", "is_empty", "expected"),
+    [
+        pytest.param(replace(TURN, amendments=1), True, Answered(), id="all deleted"),
+        pytest.param(replace(TURN, amendments=1, failures=3), True, Answered(), id="also after failures"),
+        pytest.param(replace(TURN, amendments=1), False, None, id="something is left"),
+        pytest.param(replace(TURN, amendments=1, progress=Progress(("one",))), True, None, id="an answer is under way"),
+        pytest.param(TURN, True, None, id="nobody deleted anything: they are missing"),
+    ],
+)
+def test_nobody_is_asked_about_what_was_deleted(turn: SealedTurn, is_empty: bool, expected: Answered | None) -> None:
+    assert before_attempt(turn, RULES, is_empty) == expected

@@ -3,13 +3,14 @@
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Append, Claim, Model
-from turntake.rules.turn import DECISIONS_KEPT, turn_id
+from turntake.rules.model import Append, Appended, Claim, Model
+from turntake.rules.turn import DECISIONS_KEPT, amend, turn_id
 from turntake.rules.waiting import Rules
 
 LEASE_MS = 60_000
@@ -302,3 +303,61 @@ def test_a_settlement_counts_as_repeated_only_by_its_own_claim_and_kind() -> Non
     assert not model.settle(KEY, fresh.epoch, fresh.turn.id, Dead("no"), 0)
     assert not model.settle(KEY, fresh.epoch, fresh.turn.id, Retry(0), 0)
     assert not model.settle(KEY, stale.epoch, stale.turn.id, Answered(), 0)
+
+
+def amended(model: Model, *ids: str, rules: Rules = PLAIN, now: int = 0) -> list[Appended]:
+    arrivals = [Append(KEY, Message(f"a{n}-{id}", "better", amends=id), rules, "sales") for n, id in enumerate(ids)]
+    return model.append(arrivals, now)
+
+
+def test_an_amendment_moves_nothing_but_the_next_number() -> None:
+    """Not the deadline, its reason, its decisions, the pace, the agent, or how many wait."""
+    model = Model()
+    send(model, "m1")
+    before = model.conversations[KEY]
+    (answer,) = amended(model, "m1", now=900)
+    after = model.conversations[KEY]
+    assert before.buffer is not None
+    assert after == replace(before, next_seq=3, buffer=replace(before.buffer, amendments=1))
+    assert (answer.status, answer.waiting, answer.due_at, answer.seq) == ("buffered", 1, 1_000, 2)
+    send(model, "m2", Rules(typing_inference_ms=950), now=950)
+    assert model.conversations[KEY].due_at == 1_950
+
+
+def test_amendments_fill_no_buffer_and_no_minimum() -> None:
+    """Only messages count."""
+    model = Model()
+    rules = Rules(min_messages=2, max_messages=3, capacity=3)
+    send(model, "m1", rules)
+    amended(model, "m1", "m1", "m1", rules=rules)
+    assert model.conversations[KEY].buffer is not None
+    assert model.conversations[KEY].due_at == 30_000
+    send(model, "m2", rules, now=5_000)
+    assert model.conversations[KEY].due_at == 6_000
+
+
+def test_an_amendment_never_interrupts_but_goes_with_a_message_that_does() -> None:
+    """Merged with the turn it is of, it changes it after all."""
+    model, claim = claimed("m1")
+    send(model, "m2", now=5_000)
+    (answer,) = amended(model, "m1", rules=INTERRUPT, now=5_000)
+    assert (answer.status, answer.interrupted, answer.state) == ("buffered", None, "answering")
+    assert [message.text for message in claim.messages] == ["m1"]
+    (last,) = model.append([Append(KEY, Message("m3", "m3"), INTERRUPT)], 6_000)
+    assert (last.interrupted, last.waiting) == (claim.turn.id, 3)
+    found = model.find(KEY)
+    assert found is not None
+    assert [message.text for message in found.messages] == ["better", "m2", "m3"]
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_an_amendment_alone_is_no_turn(is_sealed: bool) -> None:
+    """With nothing buffered it is left out, whether a turn is sealed or not."""
+    model, claim = claimed("m1")
+    if not is_sealed:
+        model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 5_000)
+    before = model.conversations[KEY]
+    (answer,) = amended(model, "m1", now=5_000)
+    assert (answer.status, answer.seq) == ("ignored", 0)
+    assert model.conversations[KEY] == before
+    assert amend(before) is None

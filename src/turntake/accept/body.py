@@ -108,7 +108,7 @@ def arrival_of(item: MessageBody) -> Arrival:
     for name, value in (("id", item.id), ("sender", item.sender), ("replyTo", item.reply_to or "")):
         _check_bytes(name, value)
     if item.metadata:
-        _check_metadata(item.metadata)
+        check_metadata(item.metadata)
     message = Message(
         id=item.id,
         text=item.text,
@@ -159,7 +159,7 @@ def _check_bytes(name: str, value: str) -> None:
         raise ValueError(f"`{name}` is longer than {ID_BYTES} bytes; send a shorter one or its hash.")
 
 
-def _check_metadata(metadata: dict[str, Any]) -> None:
+def check_metadata(metadata: dict[str, Any]) -> None:
     if not _is_within(metadata, DEPTH - 2):
         raise ValueError(f"`metadata` is nested too deeply; at most {DEPTH} levels are kept.")
     try:
@@ -189,5 +189,5 @@ def _sent_at(written: str) -> int:
 
 def _attachment(body: AttachmentBody) -> Attachment:
     if body.metadata:
-        _check_metadata(body.metadata)
+        check_metadata(body.metadata)
     return Attachment(body.kind, body.url, body.id, body.mime_type, body.name, body.caption, body.metadata)

@@ -10,6 +10,7 @@ from turntake.accept.problem import Problem
 from turntake.clock import Clock
 
 MAX_BODY_BYTES = 1_048_576
+MAX_WEBHOOK_BYTES = 3 * 1_048_576  # what Meta says it may send
 RECEIVE_MS = 10_000
 DRAINED = 8
 

@@ -78,7 +78,7 @@ class _MemoryLetters(Letters):
         self._clock = clock
 
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
-        letters = [letter_of(self._model.owners[id], closed, ()) for id, closed in self._model.letters.items()]
+        letters = [letter_of(self._model.owners[id], closed) for id, closed in self._model.letters.items()]
         newest_first = sorted(letters, key=lambda letter: (letter.at, letter.id), reverse=True)
         start = int(cursor or 0)
         more = start + limit < len(newest_first)

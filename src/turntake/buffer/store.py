@@ -103,6 +103,9 @@ class Store(ABC):
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
         """Buffers all messages. An id its conversation already holds, or held of late, changes nothing.
 
+        An amendment is kept only where something waits, and moves no deadline. Amendments themselves are never shown:
+        whoever reads messages gets them as they were amended while they waited.
+
         A call that raises buffered all of a conversation's messages or none of them: whoever sends it again is safe.
         """
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from turntake.buffer.store import Store
 from turntake.clock import Clock
-from turntake.deliver.outbound import Outbound
+from turntake.deliver.outbound import FateUnknown, Outbound
+from turntake.deliver.sender import Recipient
 from turntake.deliver.sink import Pending, Sink
 from turntake.deliver.turn import Grip, Turn
 from turntake.errors import ClaimLost, GiveUp, RetryLater, StoreUnavailable
@@ -38,6 +39,7 @@ class Attempt(Grip):
         self._outbound = outbound
         self._rules = rules
         self._lease_ms = lease_ms
+        self._recipient = Recipient(claim.key, claim.turn.id, claim.messages)
         self._progress = claim.turn.progress
         self._replied = 0
         self._turn_of_replies = asyncio.Lock()
@@ -47,7 +49,8 @@ class Attempt(Grip):
 
     async def run(self) -> None:
         """From the claim to its settlement. Raises ClaimLost if somebody took the turn over meanwhile."""
-        settlement = before_attempt(self.claim.turn, self._rules) or await self._answer()
+        is_empty = not self.claim.messages
+        settlement = before_attempt(self.claim.turn, self._rules, is_empty) or await self._answer()
         if settlement is not None:
             await self._end(settlement)
 
@@ -69,12 +72,13 @@ class Attempt(Grip):
     async def _answer(self) -> Settlement | None:
         try:
             if not self._progress.is_final:
-                outcome = await self._sink.deliver(Turn(self.claim, self))
+                async with self._outbound.composing(self._recipient):
+                    outcome = await self._sink.deliver(Turn(self.claim, self))
                 if isinstance(outcome, Pending):
                     self.is_pending = True
                     await persistently(self._store.clock, lambda: self._extended(outcome.within_ms))
                     return None
-                return await self._conclude(tuple(map(storable, outcome.replies)))
+                return await self._conclude(outcome.replies)
             return await self._send_rest()
         except (ClaimLost, StoreUnavailable):
             raise
@@ -91,7 +95,8 @@ class Attempt(Grip):
     async def _conclude(self, replies: tuple[str, ...]) -> Settlement:
         """The answer is complete: a reply that the handler left under way comes before it or not at all."""
         async with self._turn_of_replies:
-            self._progress = Progress(self._progress.replies + replies, self._progress.sent, True)
+            parts = tuple(part for reply in replies for part in self._parts(reply))
+            self._progress = replace(self._progress, replies=self._progress.replies + parts, is_final=True)
             return await self._send_rest()
 
     async def _send_rest(self) -> Settlement:
@@ -106,9 +111,20 @@ class Attempt(Grip):
     async def _send(self, index: int) -> None:
         """Sends one reply, and notes it unless settling is about to."""
         replies = self._progress.replies
-        await self._outbound.send(self.claim.key, self.claim.turn.id, index, replies[index])
+        try:
+            await self._outbound.send(self._recipient, index, replies[index])
+        except FateUnknown:
+            await self._note_unknown(index)
+            if self._outbound.sends_unknown_again:
+                raise
         if not self._progress.is_final or index + 1 < len(replies):
-            await self._save(Progress(replies, index + 1, self._progress.is_final))
+            await self._save(replace(self._progress, sent=index + 1))
+
+    async def _note_unknown(self, index: int) -> None:
+        unknown = (*(place for place in self._progress.unknown if place != index), index)
+        facts = {"action": "send", "conversation": str(self.claim.key), "turn": self.claim.turn.id, "place": index}
+        log.warning("A reply may have been sent or not", extra=facts)
+        await self._save(replace(self._progress, unknown=unknown))
 
     async def _save(self, progress: Progress) -> None:
         if not await persistently(self._store.clock, lambda: self._store.save(self.claim, progress)):
@@ -146,13 +162,21 @@ class Attempt(Grip):
     async def reply(self, text: str) -> None:
         """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt sent is not sent again."""
         async with self._turn_of_replies:
-            place = self._replied + 1
-            if place > self._progress.sent:
-                is_known = place <= len(self._progress.replies)
-                replies = self._progress.replies if is_known else (*self._progress.replies, storable(text))
-                await self._save(Progress(replies, self._progress.sent))
-                await self._send(self._progress.sent)
-            self._replied = place
+            for part in self._parts(text):
+                await self._reply(part)
+
+    async def _reply(self, part: str) -> None:
+        place = self._replied + 1
+        if place > self._progress.sent:
+            is_known = place <= len(self._progress.replies)
+            replies = self._progress.replies if is_known else (*self._progress.replies, part)
+            await self._save(replace(self._progress, replies=replies))
+            await self._send(self._progress.sent)
+        self._replied = place
+
+    def _parts(self, reply: str) -> tuple[str, ...]:
+        """The reply as the channel takes it. Each part is saved by itself, so that none is sent twice."""
+        return self._outbound.parts(self.claim.key, storable(reply))
 
     async def extend(self, duration_ms: int | None) -> None:
         if not await self._extended(max(duration_ms or 0, self._lease_ms)):

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from random import random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from turntake.buffer.store import Store
 from turntake.deliver.outbound import Outbound
-from turntake.rules.conversation import Answered, Progress, Retry
+from turntake.rules.conversation import Answered, Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Claim, TurnRecord
 from turntake.rules.retry import after_failure
@@ -37,10 +39,12 @@ class Completion:
         claim = _open_claim(record)
         if claim is None or claim.turn.progress.is_final:
             return Report(record)
+        before = claim.turn.progress
         if not self._outbound.leads_out(claim.key):
-            is_ended = await self._store.settle(claim, Answered(claim.turn.progress.replies + replies))
+            is_ended = await self._store.settle(claim, Answered(before.replies + replies))
         else:
-            progress = Progress(claim.turn.progress.replies + replies, claim.turn.progress.sent, is_final=True)
+            parts = tuple(part for reply in replies for part in self._outbound.parts(claim.key, reply))
+            progress = replace(before, replies=before.replies + parts, is_final=True)
             handed_back = Retry(after_ms=0, is_failure=False, progress=progress)
             is_ended = await self._store.settle(claim, handed_back)
         return Report(await self._store.history.turn(turn_id), claim if is_ended else None)

@@ -4,6 +4,7 @@ from turntake.clock import Clock
 from turntake.deliver.event import reply_ready
 from turntake.deliver.exchange import Exchange
 from turntake.deliver.outbound import Outbound
+from turntake.deliver.sender import Recipient
 from turntake.rules.key import ConversationKey
 
 # Too slow, still busy with the first try, too early: each may be over by the next try.
@@ -33,10 +34,10 @@ class Callback(Outbound):
     def leads_out(self, key: ConversationKey) -> bool:
         return self._exchange is not None and key.channel == self._channel
 
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
-        if self._exchange is None or not self.leads_out(key):
+    async def send(self, to: Recipient, index: int, text: str) -> None:
+        if self._exchange is None or not self.leads_out(to.key):
             return
-        event = reply_ready(key, turn_id, index, text)
+        event = reply_ready(to.key, to.turn_id, index, text)
         response = await self._exchange.post(event.id, event)
         if not 200 <= response.status < 300:
             raise self._exchange.error_in(response, PASSING)

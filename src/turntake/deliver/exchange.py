@@ -59,7 +59,7 @@ class Exchange:
         self._timeout_ms = timeout_ms
         self._retry_ms = retry_ms
         self._clock = clock or SystemClock()
-        self._client = _client()
+        self._client = client({"content-type": CONTENT_TYPE, "accept": "application/json, text/plain"})
 
     async def post(self, id: str, event: msgspec.Struct, headers: Mapping[str, str] | None = None) -> Response:
         """Sends the event and reads the answer, whatever its status. Cancelling closes the connection."""
@@ -123,15 +123,11 @@ def retry_after_ms(header: str | None, now: int, default_ms: int) -> int:
     return max(round(until.timestamp() * 1000) - now, SHORTEST_WAIT_MS)
 
 
-def _client() -> httpx2.AsyncClient:
+def client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
+    """A client whose connections are kept, for requests that bring their own time limits."""
     # Compression is not offered: a small body may unpack to a huge one. No cookies: they would tie turns together.
     return httpx2.AsyncClient(
-        headers={
-            "content-type": CONTENT_TYPE,
-            "user-agent": f"turntake/{version('turntake')}",
-            "accept": "application/json, text/plain",
-            "accept-encoding": "identity",
-        },
+        headers={"user-agent": f"turntake/{version('turntake')}", "accept-encoding": "identity", **headers},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=KEEPALIVE_S),

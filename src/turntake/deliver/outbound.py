@@ -1,8 +1,14 @@
 """The port: how an answer leaves for the person."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager, nullcontext
 
+from turntake.deliver.sender import Recipient
 from turntake.rules.key import ConversationKey
+
+
+class FateUnknown(Exception):
+    """The reply was handed to the platform, and nobody knows whether it took it: no answer came in time."""
 
 
 class Outbound(ABC):
@@ -13,11 +19,24 @@ class Outbound(ABC):
         """Whether a reply to this conversation goes anywhere. If not, it is kept with its turn, and that is all."""
 
     @abstractmethod
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
-        """Sends one reply. `turn_id` and `index` together are the same on every try, so receivers can tell.
+    async def send(self, to: Recipient, index: int, text: str) -> None:
+        """Sends one reply. The turn's id and `index` together are the same on every try, so receivers can tell.
 
-        Raises GiveUp if it never can be sent, anything else for a failure that may pass.
+        Raises GiveUp if it never can be sent, FateUnknown if it may have been, else whatever says that it was not.
         """
+
+    def parts(self, key: ConversationKey, text: str) -> tuple[str, ...]:
+        """The reply in pieces that the channel takes, in order."""
+        return (text,)
+
+    def composing(self, to: Recipient) -> AbstractAsyncContextManager[None]:
+        """Shows the person, for as long as it is entered, that an answer is being written. It never fails."""
+        return nullcontext()
+
+    @property
+    def sends_unknown_again(self) -> bool:
+        """Whether a reply whose fate is unknown is sent again, at the risk of a double; else it counts as sent."""
+        return True
 
     async def aclose(self) -> None:
         """Releases connections, if there are any."""
@@ -30,5 +49,5 @@ class Kept(Outbound):
     def leads_out(self, key: ConversationKey) -> bool:
         return False
 
-    async def send(self, key: ConversationKey, turn_id: str, index: int, text: str) -> None:
+    async def send(self, to: Recipient, index: int, text: str) -> None:
         return None

@@ -89,4 +89,4 @@ class Turn:
 
     def arrivals(self) -> AsyncIterator[Message]:
         """Messages that come in while the handler runs. They are shown here and still wait for the next turn."""
-        return self._grip.arrivals()
+        return (message async for message in self._grip.arrivals() if not message.is_amendment)

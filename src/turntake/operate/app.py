@@ -10,9 +10,11 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turntake.accept.guard import MAX_BODY_BYTES, RECEIVE_MS, Guard
+from turntake.accept.guard import MAX_BODY_BYTES, MAX_WEBHOOK_BYTES, RECEIVE_MS, Guard
+from turntake.accept.intake import Groups, Intake
 from turntake.accept.messages import Activity, Messages
 from turntake.accept.problem import Problems, not_served
+from turntake.accept.webhooks import Channels, Webhooks
 from turntake.operate.api.conversations import Conversations
 from turntake.operate.api.events import EventStream
 from turntake.operate.api.health import Readiness, healthz
@@ -49,19 +51,36 @@ def create(
     api_keys: Sequence[str] = (),
     max_body_bytes: int = MAX_BODY_BYTES,
     receive_ms: int = RECEIVE_MS,
+    channels: Channels | None = None,
+    public_url: str = "",
+    max_webhook_bytes: int = MAX_WEBHOOK_BYTES,
+    groups: Groups = "person",
 ) -> Service:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
+    Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
     events = EventStream(turns)
     door = Middleware(Door, turns, tuple(api_keys))
     guard = Middleware(Guard, turns.clock, max_body_bytes, receive_ms)
     walls, incoming = [door, guard], [door, Middleware(Reception, turns), guard]
+    intake = Intake(turns, by_person=groups == "person")
+    webhooks = Webhooks(turns, channels or {}, public_url, intake)
+    signed = [
+        Middleware(Door, turns),
+        Middleware(Reception, turns),
+        Middleware(Guard, turns.clock, max_webhook_bytes, receive_ms),
+    ]
     outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)]
     app = Service(
-        routes=[*_incoming(turns, incoming), *_private(turns, events, walls), *_public(turns, bool(api_keys))],
+        routes=[
+            *_incoming(turns, incoming),
+            *_called(webhooks, signed),
+            *_private(turns, events, walls),
+            *_public(turns, bool(api_keys)),
+        ],
         middleware=outer,
         exception_handlers={HTTPException: not_served},
         lifespan=lambda app: _running(turns, events),
@@ -71,6 +90,7 @@ def create(
     app.router.redirect_slashes = False
     app.state.turns = turns
     app.state.events = events
+    app.state.intake = intake
     return app
 
 
@@ -86,6 +106,12 @@ def _incoming(turns: TurnTake, walls: list[Middleware]) -> list[BaseRoute]:
         Route(BUSIEST, Messages(turns), methods=["POST"], middleware=walls),
         Route("/v1/activity", Activity(turns), methods=["POST"], middleware=walls),
     ]
+
+
+def _called(webhooks: Webhooks, walls: list[Middleware]) -> list[BaseRoute]:
+    """What platforms call: no key opens these, only the platform's own signature."""
+    paths = ("/webhooks/{channel}", "/webhooks/{channel}/{account}")
+    return [Route(path, webhooks, methods=["GET", "POST"], middleware=walls) for path in paths]
 
 
 def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:

@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 from turntake.deliver.agents import Agent, agent_from
 from turntake.deliver.outbound import Kept, Outbound
+from turntake.operate.channels import Account, senders_of
+from turntake.operate.channels import accounts as accounts_in
 from turntake.operate.settings import Settings
 from turntake.service import TurnTake
 
-OWN = ("store", "rules.", "worker.", "history.", "generic.callback_url")
+OWN = ("store", "rules.", "worker.", "history.")
 
 
 class Parts(NamedTuple):
@@ -16,6 +18,7 @@ class Parts(NamedTuple):
     turns: TurnTake
     agent: Agent
     outbound: Outbound
+    accounts: list[Account]
     ignored: tuple[str, ...] = ()
 
     async def aclose(self) -> None:
@@ -26,9 +29,10 @@ class Parts(NamedTuple):
 def assemble(settings: Settings) -> Parts:
     """A TurnTake as the settings say, not yet entered. Raises ConfigurationError."""
     agent = agent_of(settings)
+    accounts = accounts_in(settings)
+    outbound = outbound_of(settings, accounts)
     if agent.turns is not None:
-        return _named(agent, agent.turns, settings)
-    outbound = outbound_of(settings)
+        return _named(agent, agent.turns, settings, outbound, accounts)
     turns = TurnTake(
         settings("store"),
         rules=settings.rules,
@@ -40,7 +44,7 @@ def assemble(settings: Settings) -> Parts:
         keep_ms=settings("history.keep_ms"),
         shutdown_ms=settings("worker.shutdown_ms"),
     )
-    return Parts(turns, agent, outbound)
+    return Parts(turns, agent, outbound, accounts)
 
 
 def agent_of(settings: Settings) -> Agent:
@@ -52,18 +56,30 @@ def agent_of(settings: Settings) -> Agent:
     )
 
 
-def outbound_of(settings: Settings) -> Outbound:
+def outbound_of(settings: Settings, accounts: list[Account]) -> Outbound:
     """Replies stay with their turns unless they have somewhere to go; only then is an HTTP client loaded."""
-    url = settings("generic.callback_url")
-    if not url:
+    url, senders = settings("generic.callback_url"), senders_of(accounts)
+    if not url and not senders:
         return Kept()
     from turntake.deliver.callback import Callback
+    from turntake.deliver.reply import Replies
 
-    return Callback(url, secrets=settings("generic.secret"))
+    callback = Callback(url, secrets=settings("generic.secret"))
+    if not senders:
+        return callback
+    return Replies(
+        senders,
+        callback,
+        timeout_ms=settings("replies.timeout_ms"),
+        shows_typing=settings("replies.typing"),
+        sends_unknown_again=settings("replies.on_unknown") == "resend",
+    )
 
 
-def _named(agent: Agent, turns: TurnTake, settings: Settings) -> Parts:
-    """The object that `module:turns` names has its own store and rules; of ours it takes the role."""
+def _named(agent: Agent, turns: TurnTake, settings: Settings, outbound: Outbound, accounts: list[Account]) -> Parts:
+    """The object that `module:turns` names has its own store and rules; of ours it takes the role and the way out."""
     if settings.is_set("role"):
         turns.role = settings("role")
-    return Parts(turns, agent, Kept(), tuple(k for k in settings.given if k.startswith(OWN) and settings.is_set(k)))
+    turns.lead_out(outbound)
+    ignored = tuple(key for key in settings.given if key.startswith(OWN) and settings.is_set(key))
+    return Parts(turns, agent, outbound, accounts, ignored)

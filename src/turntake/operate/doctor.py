@@ -12,7 +12,7 @@ from turntake.checks import Check
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.operate import stores
-from turntake.operate.settings import SETTINGS, Settings, without_password
+from turntake.operate.settings import Settings, without_password
 
 SQLITE_WANTED = (3, 51, 3)
 YEAR_2026 = 1_767_225_600_000
@@ -20,13 +20,22 @@ DAY_MS = 86_400_000
 PROBE_S = 2.0
 
 
-async def examine(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AsyncIterator[Check]:
-    """All findings about a set-up whose settings could be read, each as soon as it is made."""
+async def examine(
+    settings: Settings, environ: Mapping[str, str], clock: Clock, *, is_offline: bool = False
+) -> AsyncIterator[Check]:
+    """All findings about a set-up whose settings could be read, each as soon as it is made.
+
+    Offline, it does not ask platforms whether they know us.
+    """
+    from turntake.operate import examine_channels
+
     for check in (*machine(clock), *configuration(settings, environ)):
         yield check
     async for check in stores.examine(settings("store"), clock):
         yield check
     for check in (*agent(settings), *door(settings)):
+        yield check
+    async for check in examine_channels.examine(settings, is_offline=is_offline):
         yield check
 
 
@@ -54,7 +63,7 @@ def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Ch
         yield Check("warn", "environment", warning)
     if settings.config and _is_open(settings.config) and _has_password(settings):
         yield Check("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {settings.config}")
-    for setting in SETTINGS:
+    for setting in settings.table:
         path = environ.get(f"{setting.env}_FILE")
         if setting.is_secret and path and _is_open(Path(path)):
             yield Check("warn", "secret", f"everybody can read {path}: chmod 600 {path}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 
+from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.problem import Problem
@@ -55,13 +56,16 @@ class Reception:
 
 
 class LocalOnly:
-    """In front of everything while there are no keys: no other site's page comes in, whatever name led it here."""
+    """In front of everything while there are no keys: no other site's page comes in, whatever name led it here.
+
+    Webhooks pass: they come through a proxy or a tunnel, under any name, and each proves who sent it.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] == "http" and not get_route_path(scope).startswith("/webhooks/"):
             refuse_strangers(dict(scope["headers"]), scope.get("client"))
         await self._app(scope, receive, send)
 

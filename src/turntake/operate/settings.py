@@ -1,16 +1,19 @@
 """Every setting once: its name, type, default and one sentence. Flags, environment, TOML and docs come from here.
 
-A value comes from the first of: a flag, the environment, the TOML file, a preset, the default.
+Each installed channel is a section, and its options are the settings there. A value comes from the first of:
+a flag, the environment, the TOML file, a preset, the default.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from turntake.accept.channel import Option
+from turntake.operate.installed import channels
 from turntake.rules.waiting import PRESETS, Milliseconds, Rules
 from turntake.service import DAY_MS, DEFAULT_STORE, SCHEME, Role
 
@@ -41,7 +44,7 @@ class Setting(NamedTuple):
 
     @property
     def env(self) -> str:
-        return PREFIX + self.key.replace(".", "_").upper()
+        return PREFIX + self.key.replace(".", "_").replace("-", "_").upper()
 
     @property
     def flag(self) -> str:
@@ -78,7 +81,7 @@ def _rule_settings() -> tuple[Setting, ...]:
     )
 
 
-SETTINGS: tuple[Setting, ...] = (
+_OWN: tuple[Setting, ...] = (
     Setting(
         "",
         "store",
@@ -104,11 +107,45 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("http", "drain_ms", Milliseconds, 0, "How long a stopping server still serves while /readyz says 503."),
     Setting("http_agent", "timeout_ms", Wait, 120_000, "How long an HTTP agent may take to respond."),
     Setting("http_agent", "complete_within_ms", Wait, 600_000, "How long an agent that said 202 has to complete."),
-    Setting("generic", "callback_url", str, "", "Where replies to the generic channel are posted."),
-    Setting("generic", "secret", str, "", "Signs the replies that are posted to `callback_url` (whsec_...).", True),
+    Setting("webhooks", "body_bytes", Bytes, 3_145_728, "The longest webhook body that is accepted."),
+    Setting(
+        "webhooks",
+        "groups",
+        Literal["person", "group"],
+        "person",
+        "In group chats, whether each person's messages or the whole group's wait together.",
+    ),
+    Setting(
+        "replies",
+        "on_unknown",
+        Literal["resend", "skip"],
+        "resend",
+        "What to do with a reply whose sending timed out: send it again, or count it as sent.",
+    ),
+    Setting("replies", "timeout_ms", Wait, 15_000, "How long a platform's API may take."),
+    Setting("replies", "typing", bool, True, "Show a typing indicator while the agent works."),
     Setting("log", "level", Literal["debug", "info", "warning", "error"], "info", "The least that is worth a line."),
     Setting("log", "format", Literal["auto", "text", "json"], "auto", "auto: text on a terminal, else JSON lines."),
 )
+_ACCOUNTS = "Further accounts: each is served at /webhooks/{0}/NAME with settings of its own."
+CHANNELS = MappingProxyType(channels(taken={setting.section or setting.name for setting in _OWN}))
+
+
+def _channel_settings() -> Iterator[Setting]:
+    for name, installed in CHANNELS.items():
+        if name == "generic":
+            yield Setting(name, "callback_url", str, "", "Where replies to the generic channel are posted.")
+        yield from option_settings(name, installed.options)
+        if installed.channel:
+            yield Setting(name, "accounts", tuple[str, ...], (), _ACCOUNTS.format(name))
+
+
+def option_settings(section: str, options: Iterable[Option]) -> tuple[Setting, ...]:
+    """What can be set for one account; `section` is the channel, or the channel and the account."""
+    return tuple(Setting(section, o.name, str, o.default, o.sentence, o.is_secret) for o in options)
+
+
+SETTINGS: tuple[Setting, ...] = (*_OWN, *_channel_settings())
 BY_KEY: Mapping[str, Setting] = MappingProxyType({setting.key: setting for setting in SETTINGS})
 BY_ENV: Mapping[str, Setting] = MappingProxyType({env: s for s in SETTINGS for env in s.env_names})
 SECTIONS = tuple(dict.fromkeys(setting.section for setting in SETTINGS if setting.section))
@@ -128,6 +165,12 @@ class Settings(NamedTuple):
     given: Mapping[str, Given]
     config: Path | None = None
     warnings: tuple[str, ...] = ()
+    of_accounts: tuple[Setting, ...] = ()
+
+    @property
+    def table(self) -> tuple[Setting, ...]:
+        """Everything that can be set here: what always can, and what the named accounts add."""
+        return SETTINGS + self.of_accounts
 
     def __call__(self, key: str) -> Any:
         return self.given[key].value
@@ -148,7 +191,7 @@ def allowed(setting: Setting) -> str:
     if kind is bool:
         return "true or false"
     if kind is not int:
-        return "a text"
+        return "a list of texts" if get_origin(kind) is tuple else "a text"
     units = {"_ms": " of milliseconds", "_bytes": " of bytes"}
     unit = next((word for ending, word in units.items() if setting.name.endswith(ending)), "")
     bounds = [note for note in notes if isinstance(note, msgspec.Meta)]
@@ -165,6 +208,8 @@ def shown(setting: Setting, value: Any) -> str:
         return f"set ({len(value)})" if isinstance(value, tuple) and value else "set" if value else "not set"
     if isinstance(value, str):
         return without_password(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

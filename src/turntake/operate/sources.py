@@ -2,16 +2,28 @@
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
 import msgspec
 
 from turntake.errors import ConfigurationError
-from turntake.operate.settings import BY_ENV, BY_KEY, PREFIX, SECTIONS, SETTINGS, Given, Setting, Settings, allowed
+from turntake.operate.named import Named, named, unnamed, unusable
+from turntake.operate.settings import (
+    BY_ENV,
+    BY_KEY,
+    CHANNELS,
+    PREFIX,
+    SECTIONS,
+    SETTINGS,
+    Given,
+    Setting,
+    Settings,
+    allowed,
+)
 from turntake.rules.waiting import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
@@ -19,7 +31,6 @@ LATER = "comes in a later release; remove it for now"
 LATER_KEYS = frozenset({"rules.priority", "rules.on_stale"})
 LATER_SCOPES = frozenset({"platform", "tenant", "agent", "conversation"})
 LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
-LATER_CHANNELS = ("WHATSAPP", "MESSENGER", "INSTAGRAM", "TWILIO", "TELEGRAM", "SLACK", "DISCORD")
 
 
 def load(
@@ -34,12 +45,12 @@ def load(
     """
     environ = os.environ if environ is None else environ
     path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
-    given = dict(_from_file(path)) if path else {}
-    given |= _from_environment(environ)
-    for key, text in (flags or {}).items():
-        if text is not None:
-            given[key] = Given(_converted(BY_KEY[key], text, f"in {BY_KEY[key].flag}"), BY_KEY[key].flag)
-    settings = Settings(MappingProxyType(_filled(given)), path, _odd_names(environ))
+    written = _read(path) if path else Written(Path())
+    given = _from_file(written) | _from_environment(SETTINGS, environ) | _from_flags(flags or {})
+    accounts = named(given)
+    given |= _from_accounts(written, accounts) | _from_environment(accounts.settings, environ)
+    odd = (*written.ignored, *_odd_names(environ, accounts))
+    settings = Settings(MappingProxyType(_filled(given, accounts.settings)), path, odd, accounts.settings)
     try:
         _ = settings.rules
     except ValueError as error:
@@ -47,10 +58,10 @@ def load(
     return settings
 
 
-def _filled(given: Mapping[str, Given]) -> dict[str, Given]:
+def _filled(given: Mapping[str, Given], of_accounts: Iterable[Setting]) -> dict[str, Given]:
     """Every setting: as given, or by the preset, or by default."""
     preset = given["rules.preset"].value if "rules.preset" in given else ""
-    filled = {s.key: given.get(s.key) or Given(s.default, "default", is_set=False) for s in SETTINGS}
+    filled = {s.key: given.get(s.key) or Given(s.default, "default", is_set=False) for s in (*SETTINGS, *of_accounts)}
     if preset:
         for name in Rules.__struct_fields__:
             value, key = getattr(PRESETS[preset], name), f"rules.{name}"
@@ -59,9 +70,17 @@ def _filled(given: Mapping[str, Given]) -> dict[str, Given]:
     return filled
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Given]:
+    return {
+        key: Given(_converted(BY_KEY[key], text, f"in {BY_KEY[key].flag}"), BY_KEY[key].flag)
+        for key, text in flags.items()
+        if text is not None
+    }
+
+
+def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, Given]:
     given = {}
-    for setting in SETTINGS:
+    for setting in settings:
         present = [name for name in setting.env_names if environ.get(name)]
         if len(present) > 1:
             raise ConfigurationError(f"{' and '.join(present)} are both set: unset one of them.")
@@ -79,19 +98,29 @@ def _read_secret(name: str, path: str) -> str:
         raise ConfigurationError(f"{name} = {path}: the file cannot be read ({_why(error)}).") from None
 
 
-def _odd_names(environ: Mapping[str, str]) -> tuple[str, ...]:
-    names = sorted(name for name in environ if name.startswith(PREFIX) and name not in BY_ENV)
-    return tuple(_odd_name(name) for name in names)
+def _odd_names(environ: Mapping[str, str], accounts: Named) -> tuple[str, ...]:
+    known = BY_ENV.keys() | {env for setting in accounts.settings for env in setting.env_names}
+    names = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+    return tuple(f"{name} is ignored: {_why_ignored(name)}" for name in names)
 
 
-def _odd_name(name: str) -> str:
-    key = name.removeprefix(PREFIX)
-    if key.startswith(LATER_CHANNELS) or key.replace("_", ".", 1).lower() in LATER_KEYS:
-        return f"{name} is ignored: it {LATER}."
-    return f"{name} is ignored: there is no such setting{_suggestion(name, BY_ENV)}"
+def _why_ignored(name: str) -> str:
+    if name.removeprefix(PREFIX).replace("_", ".", 1).lower() in LATER_KEYS:
+        return f"it {LATER}."
+    why = unusable(name) or unnamed(name)
+    return why or f"there is no such setting{_suggestion(name, BY_ENV)}"
 
 
-def _from_file(path: Path) -> dict[str, Given]:
+class Written(NamedTuple):
+    """What a file says: single values by key, the tables of accounts, and what was left out."""
+
+    path: Path
+    values: Sequence[tuple[str, Any]] = ()
+    accounts: Sequence[tuple[str, str, Mapping[str, Any]]] = ()
+    ignored: Sequence[str] = ()
+
+
+def _read(path: Path) -> Written:
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -99,37 +128,63 @@ def _from_file(path: Path) -> dict[str, Given]:
         raise ConfigurationError(f"{path} cannot be read ({_why(error)}){hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}.") from None
-    return {
-        setting.key: Given(_converted(setting, value, f"in {path}", is_typed=True), str(path))
-        for key, value in _flattened(table, path)
-        for setting in [_known(key, path)]
-    }
+    return _flattened(table, path)
 
 
-def _flattened(table: Mapping[str, Any], path: Path) -> list[tuple[str, Any]]:
-    flat: list[tuple[str, Any]] = []
+def _flattened(table: Mapping[str, Any], path: Path) -> Written:
+    values: list[tuple[str, Any]] = []
+    accounts: list[tuple[str, str, Mapping[str, Any]]] = []
+    ignored: list[str] = []
     for name, value in table.items():
         if not isinstance(value, dict):
-            flat.append((name, value))
+            values.append((name, value))
+        elif name in CHANNELS and CHANNELS[name].fault:
+            ignored.append(f"[{name}] in {path} is ignored: {CHANNELS[name].fault}")
         elif name in SECTIONS:
-            flat += [(f"{name}.{inner}", inner_value) for inner, inner_value in value.items()]
-        elif name in BY_KEY:
-            raise ConfigurationError(f"[{name}] in {path}: `{name}` is a single value, written {name} = ...")
+            for inner, held in value.items():
+                is_account = isinstance(held, dict) and name in CHANNELS and f"{name}.{inner}" not in BY_KEY
+                accounts += [(name, inner, held)] if is_account else []
+                values += [] if is_account else [(f"{name}.{inner}", held)]
         else:
-            raise ConfigurationError(f"[{name}] in {path}: there is no such section{_suggestion(name, SECTIONS)}")
-    return flat
+            raise ConfigurationError(_no_section(name, path))
+    return Written(path, values, accounts, ignored)
 
 
-def _known(key: str, path: Path) -> Setting:
+def _no_section(name: str, path: Path) -> str:
+    if name in BY_KEY:
+        return f"[{name}] in {path}: `{name}` is a single value, written {name} = ..."
+    return f"[{name}] in {path}: there is no such section{_suggestion(name, SECTIONS)}"
+
+
+def _from_file(written: Written) -> dict[str, Given]:
+    return dict(_as_given(key, value, SETTINGS, written.path) for key, value in written.values)
+
+
+def _from_accounts(written: Written, accounts: Named) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+    for channel, name, table in written.accounts:
+        accounts.refuse_unknown(channel, name, f"in {written.path}")
+        for inner, value in table.items():
+            key, found = _as_given(f"{channel}.{name}.{inner}", value, accounts.settings, written.path)
+            given[key] = found
+    return given
+
+
+def _as_given(key: str, value: Any, settings: Sequence[Setting], path: Path) -> tuple[str, Given]:
+    setting = _known(key, settings, path)
+    return key, Given(_converted(setting, value, f"in {path}", is_typed=True), str(path))
+
+
+def _known(key: str, settings: Sequence[Setting], path: Path) -> Setting:
     section, _, name = key.rpartition(".")
     if key in LATER_KEYS:
         raise ConfigurationError(f"{key} in {path}: {LATER}.")
     if section == "rules" and name in LATER_SCOPES:
         raise ConfigurationError(f"[{key}.…] in {path}: rules for one {name} {LATER.replace('comes', 'come', 1)}.")
-    if key not in BY_KEY:
-        near = [s.key for s in SETTINGS if not s.is_secret]
+    setting = next((setting for setting in settings if setting.key == key), None)
+    if setting is None:
+        near = [s.key for s in settings if not s.is_secret]
         raise ConfigurationError(f"{key} in {path}: there is no such setting{_suggestion(key, near)}")
-    setting = BY_KEY[key]
     if setting.is_secret:
         raise ConfigurationError(
             f"{key} in {path}: secrets do not belong in this file; set {setting.env}, or {setting.env}_FILE to a path."
@@ -146,8 +201,11 @@ def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = Fal
     """The value in its type. Flags and the environment hold texts; TOML has types of its own, which must fit."""
     if isinstance(value, str) and (setting.key, value) in LATER_VALUES:
         raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
-    if get_origin(setting.type) is tuple:
+    if get_origin(setting.type) is tuple and not is_typed:
         return tuple(value.replace(",", " ").split())
+    if is_typed and isinstance(value, int) and setting.section.partition(".")[0] in CHANNELS:
+        # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
+        value = str(value).lower()
     try:
         return msgspec.convert(value, setting.type, strict=is_typed)
     except msgspec.ValidationError:

@@ -13,15 +13,22 @@ State = Literal["idle", "collecting", "answering", "replying"]
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far the answer is: the replies saved, how many of them left, and whether there will be more."""
+    """How far the answer is: the replies saved, how many of them left, and whether there will be more.
+
+    `unknown` are the places of those that were handed to a platform which never said whether it took them.
+    """
 
     replies: tuple[str, ...] = ()
     sent: int = 0
     is_final: bool = False
+    unknown: tuple[int, ...] = ()
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
-    """Messages `head` and later, waiting together. `by_messages` is the deadline without activity or hold."""
+    """Messages `head` and later, waiting together. `by_messages` is the deadline without activity or hold.
+
+    So many of them are `amendments`, which only change the others.
+    """
 
     head: int
     first_at: int
@@ -32,6 +39,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
     held_until: int = 0
     is_singly: bool = False
     interrupts: int = 0
+    amendments: int = 0
 
 
 class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
@@ -53,6 +61,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
     progress: Progress = Progress()
     error: str = ""
     agent: str = ""
+    amendments: int = 0
 
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True):
@@ -79,8 +88,8 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def waiting(self) -> int:
-        """How many messages are buffered and not yet sealed into a turn."""
-        return 0 if self.buffer is None else self.next_seq - self.buffer.head
+        """How many messages are buffered and not yet sealed into a turn; amendments are none."""
+        return 0 if self.buffer is None else self.next_seq - self.buffer.head - self.buffer.amendments
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered"):
@@ -123,6 +132,12 @@ class Closed(msgspec.Struct, frozen=True, array_like=True):
     turn: SealedTurn | None
     reason: str = ""
     error: str = ""
+    amendments: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many messages it had; amendments are none."""
+        return self.tail - self.head + 1 - self.amendments
 
     @property
     def is_letter(self) -> bool:

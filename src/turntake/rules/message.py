@@ -1,8 +1,10 @@
 """The values that travel: what a person sent, and what the agent is handed."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 
@@ -20,7 +22,10 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing a person sent. `seq` and `received_at` are given by the store."""
+    """One thing a person sent. `seq` and `received_at` are given by the store.
+
+    With `amends`, the id of another message, it is an amendment: it changes that one or, as a deletion, takes it away.
+    """
 
     id: str
     text: str = ""
@@ -31,13 +36,51 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     seq: int = 0
     received_at: int = 0
+    amends: str | None = None
+    is_deletion: bool = False
+
+    @property
+    def is_amendment(self) -> bool:
+        return self.amends is not None
 
     @property
     def is_blank(self) -> bool:
-        """Nothing to read and nothing to look at: such a message is never buffered."""
-        if self.text[:1].isalnum():
+        """Nothing to read and nothing to look at: such a message is never buffered. An amendment says something."""
+        if self.is_amendment or self.text[:1].isalnum():
             return False
         return not self.attachments and all(c.isspace() or c in _INVISIBLE for c in self.text)
+
+
+def as_said(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages as their senders left them: each changed by the amendments among them, which are not shown.
+
+    The latest amendment of a message stands, by number. Nobody amends what somebody else said, where both are known.
+    """
+    everything = tuple(messages)
+    amendments = [message for message in everything if message.amends is not None]
+    if not amendments:
+        return everything
+    by_target: dict[str | None, list[Message]] = {}
+    for amendment in sorted(amendments, key=lambda amendment: amendment.seq):
+        by_target.setdefault(amendment.amends, []).append(amendment)
+    left = (_as_left(message, by_target.get(message.id, ())) for message in everything if message.amends is None)
+    return tuple(message for message in left if message is not None)
+
+
+def _as_left(message: Message, amendments: Iterable[Message]) -> Message | None:
+    """None if it was deleted, or nothing is left to read or to look at."""
+    own = [each for each in amendments if _is_by_one(message, each)]
+    if not own:
+        return message
+    left = replace(message, text=own[-1].text)
+    for amendment in own:
+        if amendment.attachments:
+            left = replace(left, attachments=amendment.attachments)
+    return None if own[-1].is_deletion or left.is_blank else left
+
+
+def _is_by_one(message: Message, amendment: Message) -> bool:
+    return not message.sender or not amendment.sender or message.sender == amendment.sender
 
 
 def in_order(messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -5,6 +5,7 @@ dictionaries and leaves every decision to `rules/turn.py`.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 from turntake.rules import turn as step
 from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, State, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, in_order
+from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.waiting import Rules
+
+AppendStatus = Literal["buffered", "duplicate", "ignored"]
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -26,9 +29,12 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What became of it. `interrupted` is the turn whose running answer this message stopped."""
+    """What became of it. `interrupted` is the turn whose running answer this message stopped.
 
-    status: Literal["buffered", "duplicate"]
+    An amendment that found nothing waiting is ignored, and not kept.
+    """
+
+    status: AppendStatus
     state: State
     waiting: int
     due_at: int | None
@@ -38,7 +44,7 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The exclusive, expiring, fenced right to answer one turn."""
+    """The exclusive, expiring, fenced right to answer one turn. Without messages, all of them were deleted in time."""
 
     key: ConversationKey
     epoch: int
@@ -47,7 +53,8 @@ class Claim(msgspec.Struct, frozen=True):
 
     @property
     def first_at(self) -> int:
-        return min(message.received_at for message in self.messages)
+        """When its first message arrived; when it was claimed, if none is left."""
+        return min((message.received_at for message in self.messages), default=self.turn.claimed_at)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -137,8 +144,8 @@ class Model:
         conversation = self.conversations.get(key)
         if conversation is None:
             return None
-        messages = (self.messages[key][seq] for numbers in step.open_ranges(conversation) for seq in numbers)
-        return Snapshot(key, conversation, tuple(messages))
+        ranges = (self._range(key, numbers.start, numbers.stop - 1) for numbers in step.open_ranges(conversation))
+        return Snapshot(key, conversation, tuple(chain.from_iterable(map(as_said, ranges))))
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         key = self.owners.get(turn_id)
@@ -147,11 +154,11 @@ class Model:
         conversation = self.conversations[key]
         closed = self.closed.get(turn_id)
         if closed is not None:
-            messages = in_order(self._range(key, closed.head, closed.tail))
+            messages = in_order(as_said(self._range(key, closed.head, closed.tail)))
             return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
         turn = conversation.turn
         assert turn is not None, "a turn without a record of its end is the conversation's open one"
-        messages = in_order(self._range(key, turn.head, turn.tail))
+        messages = in_order(as_said(self._range(key, turn.head, turn.tail)))
         return TurnRecord(key, turn_id, conversation.state, conversation.epoch, turn, messages)
 
     def letter(self, letter_id: str) -> Letter | None:
@@ -159,7 +166,7 @@ class Model:
         if closed is None:
             return None
         key = self.owners[letter_id]
-        return letter_of(key, closed, in_order(self._range(key, closed.head, closed.tail)))
+        return letter_of(key, closed, in_order(as_said(self._range(key, closed.head, closed.tail))))
 
     def retry_letter(self, letter_id: str, now: int) -> Conversation | None:
         """The letter's messages wait again, due at once, with new numbers; None if there is no such letter."""
@@ -168,10 +175,11 @@ class Model:
             return None
         key = self.owners[letter_id]
         messages, conversation = self.messages[key], self.conversations[key]
-        moved = [seq for seq in range(closed.head, closed.tail + 1) if seq in messages]
-        for new_seq, seq in enumerate(moved, conversation.next_seq):
-            messages[new_seq] = msgspec.structs.replace(messages.pop(seq), seq=new_seq)
-        self.conversations[key] = step.requeue(conversation, len(moved), now)
+        moved = self._range(key, closed.head, closed.tail)
+        for new_seq, message in enumerate(moved, conversation.next_seq):
+            messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)
+        amendments = sum(message.is_amendment for message in moved)
+        self.conversations[key] = step.requeue(conversation, len(moved), amendments, now)
         return self.conversations[key]
 
     def discard_letter(self, letter_id: str) -> bool:
@@ -190,11 +198,13 @@ class Model:
     def _append(self, arrival: Append, now: int) -> Appended:
         key, message = arrival.key, arrival.message
         before = self._at(key)
+        at = step.arrival_at(before, now)
+        change = after_arrival(before, arrival, at)
+        if change is None:
+            return appended(before, "ignored")
         ids = self.ids.setdefault(key, set())
         if message.id in ids:
             return appended(before, "duplicate")
-        at = step.arrival_at(before, now)
-        change = step.receive(before, arrival.rules, at, arrival.agent)
         ids.add(message.id)
         stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=at)
         self.messages.setdefault(key, {})[before.next_seq] = stored
@@ -207,7 +217,7 @@ class Model:
         assert turn is not None
         self.owners[turn.id] = key
         self.closed.pop(turn.id, None)
-        messages = in_order(self._range(key, turn.head, turn.tail))
+        messages = in_order(as_said(self._range(key, turn.head, turn.tail)))
         return Claim(key, conversation.epoch, turn, messages)
 
     def _put(self, key: ConversationKey, change: Change) -> Conversation:
@@ -241,9 +251,15 @@ class Model:
                 self.ids[key].discard(message.id)
 
 
-def appended(
-    conversation: Conversation, status: Literal["buffered", "duplicate"], closed: Closed | None = None
-) -> Appended:
+def after_arrival(before: Conversation, arrival: Append, at: int) -> Change | None:
+    """The conversation with one more message or amendment; None if it is an amendment and nothing waits."""
+    if not arrival.message.is_amendment:
+        return step.receive(before, arrival.rules, at, arrival.agent)
+    amended = step.amend(before)
+    return None if amended is None else Change(amended)
+
+
+def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
     """The answer to an append, read off the conversation after it."""
     due = None if conversation.buffer is None else conversation.buffer.due
     return Appended(
@@ -257,8 +273,8 @@ def appended(
     )
 
 
-def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...]) -> Letter:
-    """The dead letter behind a closed range."""
+def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...] | None = None) -> Letter:
+    """The dead letter behind a closed range. Without its messages, those that were deleted are still counted."""
     attempts = closed.turn.attempt if closed.turn else 0
-    count = closed.tail - closed.head + 1
-    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages)
+    count = closed.count if messages is None else len(messages)
+    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages or ())

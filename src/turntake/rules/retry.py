@@ -1,6 +1,6 @@
 """After a failure: again when, or dead letter."""
 
-from turntake.rules.conversation import Dead, Retry, SealedTurn, Settlement
+from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn, Settlement
 from turntake.rules.waiting import Rules
 
 FIRST_DELAY_MS = 1_000
@@ -27,8 +27,11 @@ def after_postponement(turn: SealedTurn, rules: Rules, wait_ms: int, error: str,
     return _unless_expired(Retry(max(wait_ms, LEAST_PAUSE_MS), is_failure=False, error=error), rules, turn, now)
 
 
-def before_attempt(turn: SealedTurn, rules: Rules) -> Dead | None:
-    """Why a claimed turn must not be tried once more: each earlier attempt ended without a word."""
+def before_attempt(turn: SealedTurn, rules: Rules, is_empty: bool = False) -> Answered | Dead | None:
+    """How a claimed turn ends without being tried: all its messages were deleted in time, so that there is nothing to
+    answer, or each earlier attempt ended without a word."""
+    if is_empty and turn.amendments and turn.progress == Progress():
+        return Answered()
     if turn.failures < rules.max_attempts:
         return None
     return Dead(f"failed {turn.failures} times", turn.error or "The worker stopped during every attempt.")

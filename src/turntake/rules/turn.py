@@ -12,6 +12,7 @@ Stores load a `Conversation`, call one of these, and write the result back in on
 
 The state is never stored beside these facts; it is read off them, so the two cannot disagree.
 What arrives while a turn is sealed waits in `buffer`, whose own timer runs; settling re-arms it in the same step.
+An amendment is numbered like a message but moves nothing: no deadline, no count, no answer under way.
 Each claim raises `epoch`; extend, save and settle of an older epoch are refused.
 """
 
@@ -64,6 +65,18 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "")
         conversation, closed = _unseal(conversation, now)
     buffer = _grown(conversation, rules, now)
     return Change(replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer), closed)
+
+
+def amend(conversation: Conversation) -> Conversation | None:
+    """One more amendment, with the number `next_seq`: it changes what waits, and never when that is due.
+
+    None if nothing waits: what is sealed stays as it was handed over.
+    """
+    buffer = conversation.buffer
+    if buffer is None:
+        return None
+    waiting = replace(buffer, amendments=buffer.amendments + 1)
+    return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
 
 
 def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Change:
@@ -144,25 +157,26 @@ def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: 
         return None if waiting is None else Change(replace(conversation, turn=waiting))
     if isinstance(settlement, Answered):
         replies = settlement.replies or turn.progress.replies
-        final = Progress(replies, len(replies), True)
+        final = replace(turn.progress, replies=replies, sent=len(replies), is_final=True)
         if _takes_back(turn, final):
             return None
         turn = replace(turn, progress=final)
         closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
     else:
-        closed = Closed(
-            turn.id, turn.head, turn.tail, "dead", epoch, now, turn, settlement.reason, settlement.error or turn.error
-        )
+        reason, error = settlement.reason, settlement.error or turn.error
+        closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
     return Change(replace(conversation, turn=None), closed)
 
 
-def requeue(conversation: Conversation, count: int, now: int) -> Conversation:
-    """`count` messages come back from the dead letters, with the next numbers, and are due at once."""
+def requeue(conversation: Conversation, count: int, amendments: int, now: int) -> Conversation:
+    """`count` messages, of which some are `amendments`, come back from the dead letters, with the next numbers, and are
+    due at once."""
     buffer = conversation.buffer
     due = Deadline(now, "retried")
     if buffer is None:
         buffer = Buffer(conversation.next_seq, now, now, due, due, ())
-    buffer = _decided(replace(buffer, by_messages=due, held_until=0), due, now)
+    waiting = replace(buffer, by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
+    buffer = _decided(waiting, due, now)
     return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
 
 
@@ -202,8 +216,7 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
         due = after_message(rules, 1, now, None, now)
         decisions = (Decision(now, due.at, due.reason),)
         return Buffer(conversation.next_seq, now, now, due, due, decisions, is_singly=not rules.enabled)
-    count = conversation.next_seq - buffer.head + 1
-    by_messages = after_message(rules, count, buffer.first_at, buffer.last_at, now)
+    by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
     due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
     if _is_ordered(buffer):
         due = buffer.due
@@ -215,7 +228,8 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     buffer = conversation.buffer
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
     # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
-    is_alone = buffer.is_singly and not buffer.interrupts
+    # An amendment may be of any message that waits, and is no turn of its own: with one among them, all go together.
+    is_alone = buffer.is_singly and not buffer.interrupts and not buffer.amendments
     tail = buffer.head if is_alone else conversation.next_seq - 1
     turn = SealedTurn(
         id=turn_id(key, buffer.head, tail),
@@ -228,6 +242,7 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
         decisions=buffer.decisions,
         interrupts=buffer.interrupts,
         agent=conversation.agent,
+        amendments=buffer.amendments,
     )
     rest = None
     if tail < conversation.next_seq - 1:
@@ -237,14 +252,14 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
 
 def _may_interrupt(conversation: Conversation, rules: Rules) -> bool:
     """A turn can only merge with what follows it directly: messages cleared in between stay out of it."""
-    turn = conversation.turn
+    turn, buffer = conversation.turn, conversation.buffer
     return (
         turn is not None
         and rules.enabled
         and rules.on_busy == "interrupt"
         and not turn.is_committed
         and turn.interrupts < rules.max_interrupts
-        and turn.tail + 1 == conversation.next_seq - conversation.waiting
+        and turn.tail + 1 == (conversation.next_seq if buffer is None else buffer.head)
     )
 
 
@@ -261,6 +276,7 @@ def _unseal(conversation: Conversation, now: int) -> Change:
         decisions=turn.decisions + (buffer.decisions if buffer else ()),
         held_until=buffer.held_until if buffer else 0,
         interrupts=turn.interrupts + 1,
+        amendments=turn.amendments + (buffer.amendments if buffer else 0),
     )
     epoch = conversation.epoch + 1
     closed = Closed(turn.id, turn.head, turn.tail, "interrupted", epoch, now, turn)
@@ -283,7 +299,8 @@ def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Chan
     if buffer is None:
         return Change(conversation)
     head, tail = buffer.head, conversation.next_seq - 1
-    closed = Closed(turn_id(key, head, tail), head, tail, "cleared", conversation.epoch, now, None, "cleared by order")
+    id, epoch, reason = turn_id(key, head, tail), conversation.epoch, "cleared by order"
+    closed = Closed(id, head, tail, "cleared", epoch, now, None, reason, amendments=buffer.amendments)
     return Change(replace(conversation, buffer=None), closed)
 
 

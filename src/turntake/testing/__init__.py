@@ -1,1 +1,1 @@
-"""Published for users and plug-in authors: a virtual clock, and what every store must pass."""
+"""Published for users and plug-in authors: a virtual clock, and what every store and every channel must pass."""

@@ -16,10 +16,10 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Dead, Progress, Retry, Touch
+from turntake.rules.conversation import Answered, Buffer, Dead, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
-from turntake.rules.model import Append, Appended, Claim, Snapshot
+from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
@@ -39,6 +39,12 @@ async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules 
     return answers[-1][0]
 
 
+async def amend(store: Store, id: str, target: str, text: str = "", is_deletion: bool = False) -> Appended:
+    """The answer to an edit of another message, or to its deletion."""
+    (answer,) = await store.append([Append(ANN, Message(id, text, amends=target, is_deletion=is_deletion), PLAIN)])
+    return answer
+
+
 async def take(store: Store, limit: int = 1, lease_ms: int = LEASE_MS) -> Claim:
     """The one claim there is to have."""
     (claim,) = await store.claim(limit, lease_ms)
@@ -56,6 +62,11 @@ async def open_ids(store: Store, key: ConversationKey = ANN) -> list[str]:
 
 def ids_of(holder: Claim | Snapshot) -> list[str]:
     return [message.id for message in holder.messages]
+
+
+def texts_of(holder: Claim | Snapshot | TurnRecord | Letter | None) -> list[str]:
+    assert holder is not None
+    return [message.text for message in holder.messages]
 
 
 class StoreContract:
@@ -398,6 +409,136 @@ class StoreContract:
             assert ids_of(claim) == [expected]
             await store.settle(claim, Answered())
         assert await store.next_due() is None
+
+    async def test_an_amendment_changes_what_waits_and_keeps_the_deadline(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """It has a number, and only its effect is shown: while it waits, in the turn, and in the history."""
+        await say(store, "m1", "m2")
+        before = cast(Snapshot, await store.find(ANN))
+        await clock.advance(900)
+        edited = await amend(store, "a1", "m1", "better")
+        deleted = await amend(store, "a2", "m2", is_deletion=True)
+        assert edited == replace(deleted, seq=3)
+        assert edited == Appended("buffered", "collecting", 2, before.conversation.due_at, "typing", seq=3)
+        found = cast(Snapshot, await store.find(ANN))
+        assert found.messages == (replace(before.messages[0], text="better"),)
+        assert found.conversation.buffer == replace(cast(Buffer, before.conversation.buffer), amendments=2)
+        await clock.advance(30_000)
+        claim = await take(store)
+        assert claim.messages == found.messages
+        assert (await say(store, "m3")).seq == 5
+        await store.settle(claim, Answered())
+        assert texts_of(await store.history.turn(claim.turn.id)) == ["better"]
+        assert [texts_of(record) for record in await store.history.turns(ANN, 10)] == [["better"]]
+
+    async def test_an_amendment_that_comes_again_changes_nothing(self, store: Store) -> None:
+        """The first delivery counts, as with messages."""
+        await say(store, "m1")
+        await amend(store, "a1", "m1", "better")
+        assert (await amend(store, "a1", "m1", "worse")).status == "duplicate"
+        assert texts_of(await store.find(ANN)) == ["better"]
+
+    async def test_an_amendment_where_nothing_waits_is_ignored_and_not_kept(self, store: Store) -> None:
+        """A turn stays as it was sealed, and an amendment begins no turn and no conversation."""
+        held = store.touch(ANN, Touch("hold", 1_000), PLAIN)
+        answer, found = await asyncio.gather(amend(store, "a1", "m1", "better"), held)
+        assert answer == Appended("ignored", "idle", 0, None, None)
+        assert found is None
+        assert await store.find(ANN) is None
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert (await amend(store, "a1", "m1", "better")).status == "ignored"
+        assert texts_of(await store.find(ANN)) == ["text of m1"]
+        await store.settle(claim, Answered())
+        assert (await amend(store, "a1", "m1", "better")).status == "ignored"
+        assert await store.next_due() is None
+        assert (await say(store, "a1")).seq == 2
+
+    async def test_an_amendment_finds_what_another_process_buffered(self, store: Store, open_store: OpenStore) -> None:
+        """Whatever this one knew of the conversation: nothing waits only if the store says so."""
+        if not self.is_durable:
+            pytest.skip("this store is for one process's life")
+        await say(store, "m1", rules=OFF)
+        await store.settle(await take(store), Answered())
+        async with open_store() as other:
+            await say(other, "m2")
+        assert (await amend(store, "a1", "m2", "better")).status == "buffered"
+        assert texts_of(await store.find(ANN)) == ["better"]
+
+    async def test_an_amendment_of_a_sealed_message_leaves_it_as_it_is(self, store: Store) -> None:
+        """Also where another message waits and could be amended; whoever gets the turn again gets the same."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await say(store, "m2")
+        assert (await amend(store, "a1", "m1", "better")).status == "buffered"
+        await store.settle(claim, Retry(0))
+        assert (await take(store)).messages == claim.messages
+        assert texts_of(await store.find(ANN)) == ["text of m1", "text of m2"]
+
+    async def test_an_amendment_does_not_count_as_a_message(self, store: Store, clock: VirtualClock) -> None:
+        """Neither before nor after an interruption brings it back with its turn."""
+        rules = Rules(on_busy="interrupt", max_messages=3, silence_ms=1_000, typing_inference_ms=0)
+        await say(store, "m1", rules=rules)
+        await amend(store, "a1", "m1", "better")
+        await amend(store, "a2", "m1", "best")
+        await clock.advance(1_000)
+        await take(store)
+        merged = await say(store, "m2", rules=rules)
+        assert (merged.waiting, merged.reason) == (2, "silence")
+        assert texts_of(await store.find(ANN)) == ["best", "text of m2"]
+        assert (await say(store, "m3", rules=rules)).reason == "max messages"
+
+    async def test_switched_off_an_amendment_goes_with_its_message(self, store: Store) -> None:
+        """It is no turn of its own: what waits with it goes together."""
+        await say(store, "m1", "m2", rules=OFF)
+        await amend(store, "a1", "m2", "better")
+        claim = await take(store)
+        assert texts_of(claim) == ["text of m1", "better"]
+        await store.settle(claim, Answered())
+        assert await store.next_due() is None
+
+    async def test_a_turn_may_lose_all_its_messages(self, store: Store, clock: VirtualClock) -> None:
+        """It is still due, claimed and settled, without any."""
+        await say(store, "m1")
+        await amend(store, "a1", "m1", is_deletion=True)
+        assert await open_ids(store) == []
+        await clock.advance(1_000)
+        claim = await take(store)
+        assert (claim.messages, claim.first_at) == ((), clock.now())
+        assert await store.settle(claim, Answered())
+        assert (await say(store, "m1")).status == "duplicate"
+
+    async def test_a_dead_letter_keeps_its_amendments_and_so_does_its_retry(self, store: Store) -> None:
+        """What was edited stays so and what was deleted stays away, whatever else waits by then."""
+        await say(store, "m1", "m2")
+        await amend(store, "a1", "m1", "better")
+        await amend(store, "a2", "m2", is_deletion=True)
+        await order(store, "clear")
+        (listed,) = (await store.letters.list(10)).items
+        letter = await store.letters.get(listed.id)
+        assert texts_of(letter) == ["better"]
+        assert (listed.count, cast(Letter, letter).count) == (2, 1)
+        await say(store, "m3")
+        conversation = await store.letters.retry(listed.id)
+        assert conversation is not None
+        assert (conversation.waiting, conversation.next_seq) == (3, 10)
+        assert texts_of(await store.find(ANN)) == ["text of m3", "better"]
+        dead = await take(store)
+        assert sorted(texts_of(dead)) == ["better", "text of m3"]
+        await store.settle(dead, Dead("gave up"))
+        (listed,) = (await store.letters.list(10)).items
+        assert listed.count == 3
+        assert (await amend(store, "a1", "m1")).status == "ignored"
+
+    async def test_forgetting_a_turn_forgets_its_amendments(self, store: Store, clock: VirtualClock) -> None:
+        """Their ids are free again, as those of messages are."""
+        await say(store, "m1")
+        await amend(store, "a1", "m1", "better")
+        await clock.advance(1_000)
+        await store.settle(await take(store), Answered())
+        assert await store.history.forget(clock.now() + 1) == 1
+        assert (await say(store, "a1")).status == "buffered"
 
     async def test_hold_flush_and_composing_move_the_deadline(self, store: Store, clock: VirtualClock) -> None:
         """Composing and hold push it back, stopped brings it forward again, flush makes it now."""

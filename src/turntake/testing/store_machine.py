@@ -5,23 +5,24 @@ Subclass `StoreMachine`, say how to open a store, and run its `TestCase`. Needs 
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Query, Store
 from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message
-from turntake.rules.model import Append, Appended, Claim
+from turntake.rules.message import Attachment, Message, as_said, in_order
+from turntake.rules.model import Append, Claim
 from turntake.rules.turn import holds, turn_id
 from turntake.rules.waiting import Rules
 from turntake.testing.clock import VirtualClock
+from turntake.testing.store_ledger import Ledger
 
 T = TypeVar("T")
 OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
@@ -49,11 +50,23 @@ LEASES_MS = (1, 1_000, LEASE_MS)
 WORKERS = ("w1", "w2", "w3")
 ALL = 1_000
 
+ids = st.integers(1, 12).map("m{}".format)
+senders = st.sampled_from(["", "", "ann", "ben"])
 messages = st.builds(
     Message,
-    id=st.integers(1, 12).map("m{}".format),
+    id=ids,
     text=st.sampled_from(["hi", "and", "it is late"]),
+    sender=senders,
     sent_at=st.none() | st.integers(1, 5),
+)
+amendments = st.builds(
+    Message,
+    id=st.integers(1, 12).map("a{}".format),
+    text=st.sampled_from(["", "better", "much better"]),
+    sender=senders,
+    attachments=st.sampled_from([(), (), (Attachment("image"),)]),
+    amends=ids | st.sampled_from(["a1", "unknown"]),
+    is_deletion=st.booleans(),
 )
 arrivals = st.builds(
     Append,
@@ -81,79 +94,6 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
 anyone = st.integers(0, 7)
 
 
-class Ledger:
-    """What must be so, kept from the answers alone and never read from the store."""
-
-    def __init__(self) -> None:
-        self.open: dict[ConversationKey, set[str]] = defaultdict(set)
-        self.letters: dict[str, tuple[ConversationKey, frozenset[str]]] = {}
-        self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
-        self.leases: dict[ConversationKey, tuple[int, int]] = {}
-        self.epochs: dict[ConversationKey, int] = defaultdict(int)
-        self.seen: dict[str, Claim] = {}
-        self.saved: set[str] = set()
-        self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
-
-    def knows(self, key: ConversationKey, message_id: str) -> bool:
-        ended = (ids for owner, ids, _ in self.ended.values() if owner == key)
-        return message_id in self.open[key] or any(message_id in ids for ids in ended)
-
-    def appended(self, arrival: Append, answer: Appended) -> None:
-        key, message_id = arrival.key, arrival.message.id
-        assert answer.status == ("duplicate" if self.knows(key, message_id) else "buffered")
-        if answer.status == "duplicate":
-            return
-        self.open[key].add(message_id)
-        self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.max_wait_ms)
-        if answer.interrupted is not None:
-            assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"
-            del self.leases[key]
-
-    def claimed(self, claim: Claim, lease_ms: int, now: int) -> None:
-        assert self.leases.get(claim.key, (0, now))[1] <= now, "nobody else's lease runs"
-        assert claim.epoch > self.epochs[claim.key]
-        self.epochs[claim.key] = claim.epoch
-        assert {message.id for message in claim.messages} <= self.open[claim.key], "settled messages never come back"
-        before = self.seen.get(claim.turn.id)
-        if before is not None:
-            assert claim.messages == before.messages, "the same turn has the same messages"
-            assert claim.epoch > before.epoch
-            assert claim.turn.attempt >= before.turn.attempt + (not claim.turn.progress.is_final)
-        self.seen[claim.turn.id] = claim
-        self.leases[claim.key] = (claim.epoch, now + lease_ms)
-
-    def extended(self, claim: Claim, lease_ms: int, now: int) -> None:
-        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim extends"
-        self.leases[claim.key] = (claim.epoch, now + lease_ms)
-
-    def settled(self, claim: Claim, settlement: Settlement, now: int) -> None:
-        ids = frozenset(message.id for message in claim.messages)
-        if claim.turn.id in self.ended:
-            return
-        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim settles"
-        if isinstance(settlement, Retry):
-            self.leases[claim.key] = (claim.epoch, now)
-            return
-        del self.leases[claim.key]
-        self.end(claim.key, claim.turn.id, ids, now, is_letter=isinstance(settlement, Dead))
-
-    def end(self, key: ConversationKey, ended_id: str, ids: frozenset[str], now: int, is_letter: bool) -> None:
-        self.open[key] -= ids
-        self.ended[ended_id] = (key, ids, now)
-        if is_letter:
-            self.letters[ended_id] = (key, ids)
-
-    def retried(self, letter_id: str) -> None:
-        key, ids = self.letters.pop(letter_id)
-        self.open[key] |= ids
-        self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])
-
-    def forgotten(self, before: int) -> None:
-        for ended_id, (_, _, at) in list(self.ended.items()):
-            if at < before and ended_id not in self.letters:
-                del self.ended[ended_id]
-
-
 class ModelMachine(RuleBasedStateMachine):
     """Several people write, several workers answer, crash, and come back too late."""
 
@@ -176,7 +116,7 @@ class ModelMachine(RuleBasedStateMachine):
     @rule(batch=st.lists(arrivals, min_size=1, max_size=3))
     def append(self, batch: list[Append]) -> None:
         for arrival, answer in zip(batch, self.ask(lambda store: store.append(batch)), strict=True):
-            self.ledger.appended(arrival, answer)
+            self.ledger.appended(arrival, answer, self.clock.now())
 
     @rule(batch=st.lists(arrivals, min_size=1, max_size=3), worker=st.sampled_from(WORKERS))
     def append_and_claim(self, batch: list[Append], worker: str) -> None:
@@ -188,6 +128,22 @@ class ModelMachine(RuleBasedStateMachine):
     @rule(which=anyone, message=messages, rules=st.sampled_from(RULES))
     def append_during_an_answer(self, which: int, message: Message, rules: Rules) -> None:
         self.append([Append(self._held(which)[1].key, message, rules)])
+
+    @rule(key=st.sampled_from(KEYS), batch=st.lists(amendments, min_size=1, max_size=3), rules=st.sampled_from(RULES))
+    def amend(self, key: ConversationKey, batch: list[Message], rules: Rules) -> None:
+        """An edit or a deletion, of what waits or of anything else, moves nothing but the next number."""
+        before = self.model.conversations.get(key)
+        self.append([Append(key, message, rules, "sales") for message in batch])
+        assert unamended(self.model.conversations.get(key)) == unamended(before)
+
+    @precondition(lambda self: any(map(self.ledger.waiting, KEYS)))
+    @rule(which=anyone, amendment=amendments, message=messages, rules=st.sampled_from(RULES))
+    def amend_what_waits(self, which: int, amendment: Message, message: Message, rules: Rules) -> None:
+        """A message and an edit or a deletion of another one, in one call."""
+        waiting = [(key, target) for key in KEYS for target in self.ledger.waiting(key)]
+        key, target = waiting[-1 - which % len(waiting)]
+        amending = replace(amendment, amends=target.id, sender=target.sender)
+        self.append([Append(key, message, rules), Append(key, amending, rules)])
 
     @rule(duration_ms=st.sampled_from(PAUSES_MS))
     def let_time_pass(self, duration_ms: int) -> None:
@@ -203,8 +159,7 @@ class ModelMachine(RuleBasedStateMachine):
         self.ledger.max_wait_ms[key] = max(self.ledger.max_wait_ms[key], rules.max_wait_ms)
         if order.kind == "clear":
             head, tail = before.conversation.buffer.head, before.conversation.next_seq - 1
-            ids = frozenset(message.id for message in before.messages if message.seq >= head)
-            self.ledger.end(key, turn_id(key, head, tail), ids, self.clock.now(), is_letter=True)
+            self.ledger.end(key, turn_id(key, head, tail), range(head, tail + 1), self.clock.now(), is_letter=True)
 
     @rule(
         worker=st.sampled_from(WORKERS),
@@ -268,8 +223,9 @@ class ModelMachine(RuleBasedStateMachine):
     def end_letter(self, which: int, is_retry: bool) -> None:
         letter_id = sorted(self.ledger.letters)[which % len(self.ledger.letters)]
         if is_retry:
-            assert self.ask(lambda store: store.letters.retry(letter_id)) is not None
-            self.ledger.retried(letter_id)
+            conversation = self.ask(lambda store: store.letters.retry(letter_id))
+            assert conversation is not None
+            self.ledger.retried(letter_id, conversation)
         else:
             assert self.ask(lambda store: store.letters.discard(letter_id))
             del self.ledger.letters[letter_id]
@@ -287,11 +243,15 @@ class ModelMachine(RuleBasedStateMachine):
         for key in self.model.conversations:
             found = self.model.find(key)
             assert found is not None
-            assert sorted(message.id for message in found.messages) == sorted(self.ledger.open[key])
-        for letter_id, (_, ids) in self.ledger.letters.items():
+            sealed = self.ledger.among(key, self.ledger.sealed.get(key, range(0)))
+            waiting = self.ledger.waiting(key)
+            assert found.messages == as_said(sealed) + as_said(waiting)
+            assert found.conversation.waiting == sum(not message.is_amendment for message in waiting)
+        for letter_id, (_, messages) in self.ledger.letters.items():
             letter = self.model.letter(letter_id)
             assert letter is not None
-            assert {message.id for message in letter.messages} == ids
+            assert self.model.letters[letter_id].count == sum(not message.is_amendment for message in messages)
+            assert letter.messages == in_order(as_said(messages))
         assert self.model.letters.keys() == self.ledger.letters.keys()
 
     @invariant()
@@ -420,6 +380,13 @@ def check_state(conversation: Conversation) -> None:
     else:
         assert conversation.state == "idle"
         assert conversation.due_at is None
+
+
+def unamended(conversation: Conversation | None) -> Conversation | None:
+    """All of a conversation that an amendment may not change."""
+    if conversation is None or conversation.buffer is None:
+        return conversation
+    return replace(conversation, next_seq=0, buffer=replace(conversation.buffer, amendments=0))
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -63,7 +63,6 @@ class RedisShelf(Shelf):
         self._channel = ""
         self._behind_ms = BEHIND_MS
         self._seen: dict[int, tuple[int, int]] = {}
-        self._next: list[bytes] = []
         self.lost = 0
 
     async def open(self) -> None:
@@ -117,7 +116,7 @@ class RedisShelf(Shelf):
         """Asks again while others were quicker: what they took is out of the way by then."""
         claims: Claimed = []
         for _ in range(CLAIM_ROUNDS):
-            earliest = self._ahead(limit) or await self._due_before(now, min(limit, CLAIMED_AT_ONCE))
+            earliest = await self._due_before(now, min(limit, CLAIMED_AT_ONCE))
             claims = await self._claim_some(earliest, now, decide)
             if claims or not earliest:
                 break
@@ -252,11 +251,6 @@ class RedisShelf(Shelf):
                 extra={"action": "write", "shard": lane, "lost": lost},
             )
 
-    def _ahead(self, limit: int) -> list[tuple[int, str]]:
-        """Those that the last take saw due next. With several shards that could pass others by."""
-        known, self._next = self._next[: min(limit, CLAIMED_AT_ONCE)] if self.lanes == 1 else [], []
-        return [(0, name.decode()) for name in known]
-
     async def _due_before(self, now: int, limit: int) -> list[tuple[int, str]]:
         """The lanes and keys of those that are due, earliest first."""
         with unavailable_on_error():
@@ -291,10 +285,9 @@ class RedisShelf(Shelf):
     async def _take(self, shard: Shard, keys: list[str], now: int) -> list[Due]:
         names = [shard.due, *(shard.conversation(key) for key in keys)]
         with unavailable_on_error():
-            answer = await TAKE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, CLAIMED_AT_ONCE, *keys])
+            answer = await TAKE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
         offered = []
-        self._next = answer[0]
-        for number, version, body, first, payloads in _grouped(answer, 1, 5):
+        for number, version, body, first, payloads in _grouped(answer, 0, 5):
             key = keys[number - 1]
             try:
                 offered.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))

@@ -3,14 +3,13 @@
 -- moment, so that other workers look elsewhere. Whoever then dies costs that moment; the row itself is untouched.
 --
 -- KEYS  1 the shard's due   then a row each
--- ARGV  1 the caller's time  2 put off until  3 the most messages of each  4 how many more to name   then a conversation key each
--- Answers {those that are due next}, then for each that is due: its number, version, body, first open number,
--- {payloads}
+-- ARGV  1 the caller's time  2 put off until  3 the most messages of each   then a conversation key each
+-- Answers for each that is due: its number, version, body, first open number, {payloads}
 
-local answer = {{}}
+local answer = {}
 local now, most = tonumber(ARGV[1]), tonumber(ARGV[3])
 for number = 1, #KEYS - 1 do
-    local score = redis.call('ZSCORE', KEYS[1], ARGV[4 + number])
+    local score = redis.call('ZSCORE', KEYS[1], ARGV[3 + number])
     if score and tonumber(score) <= now then
         local row = KEYS[1 + number]
         local held = redis.call('HMGET', row, 's', 'b')
@@ -18,7 +17,7 @@ for number = 1, #KEYS - 1 do
         local fields = {}
         first, next_seq = tonumber(first or 1), tonumber(next_seq or 1)
         for seq = first, math.min(next_seq, first + most) - 1 do fields[#fields + 1] = 'm' .. seq end
-        redis.call('ZADD', KEYS[1], ARGV[2], ARGV[4 + number])
+        redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3 + number])
         answer[#answer + 1] = number
         answer[#answer + 1] = tonumber(version or 0)
         answer[#answer + 1] = held[2] or ''
@@ -26,5 +25,4 @@ for number = 1, #KEYS - 1 do
         answer[#answer + 1] = #fields > 0 and redis.call('HMGET', row, unpack(fields)) or {}
     end
 end
-answer[1] = redis.call('ZRANGE', KEYS[1], '-inf', ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[4])
 return answer

@@ -9,7 +9,7 @@ from turntake.rules import turn as step
 from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Append, Appended, appended
+from turntake.rules.model import Append, Appended, after_arrival, appended
 from turntake.rules.waiting import Rules
 
 LOT_BITS = 20
@@ -87,10 +87,12 @@ class Draft:
 
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
+        at = step.arrival_at(before, self.now)
+        change = after_arrival(before, arrival, at)
+        if change is None:
+            return appended(before, "ignored")
         if message_id in self.known:
             return appended(before, "duplicate")
-        at = step.arrival_at(before, self.now)
-        change = step.receive(before, arrival.rules, at, arrival.agent)
         self.known.add(message_id)
         self.added.append(Added(before.next_seq, message_id, at, payload))
         return appended(self._put(change), "buffered", change.closed)
@@ -128,10 +130,11 @@ class Draft:
         return True
 
     def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
-        """The letter's messages wait again, with the next numbers."""
+        """The letter's messages, as they are stored, wait again, with the next numbers."""
         seqs = sorted(message.seq for message in messages)
         self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
-        self.conversation = step.requeue(self.conversation, len(seqs), self.now)
+        amendments = sum(message.is_amendment for message in messages)
+        self.conversation = step.requeue(self.conversation, len(seqs), amendments, self.now)
         self.ended = (letter,)
         return self.conversation
 

@@ -5,11 +5,11 @@ Nothing a reader needs is removed by anything but `forget`, so several reads one
 
 from turntake.buffer import cursor
 from turntake.buffer.cursor import Place
-from turntake.buffer.shared.shelf import PAGE, Shelf, TurnRow
+from turntake.buffer.shared.shelf import PAGE, Messages, Shelf, TurnRow
 from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import Conversation, Settlement
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, in_order
+from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.model import Snapshot, TurnRecord
 from turntake.rules.turn import is_same, open_ranges
 
@@ -61,7 +61,7 @@ class SharedHistory(History):
             ((_, conversation),) = await self._shelf.load([row.key])
             turn = conversation.turn
             if turn is not None and turn.id == row.id:
-                messages = await _range(self._shelf, row.key, turn.head, turn.tail)
+                messages = _shown(await self._shelf.messages(row.key, turn.head, turn.tail))
                 return TurnRecord(row.key, row.id, conversation.state, conversation.epoch, turn, messages)
             again = await self._shelf.turn(row.id)
             if again is None or again.closed is None:
@@ -69,7 +69,7 @@ class SharedHistory(History):
             row = again
         closed = row.closed
         assert closed is not None
-        messages = await messages_of(self._shelf, row)
+        messages = await shown_of(self._shelf, row)
         return TurnRecord(row.key, row.id, closed.status, closed.epoch, closed.turn, messages, closed)
 
 
@@ -81,14 +81,19 @@ async def found(shelf: Shelf, key: ConversationKey) -> Snapshot | None:
     messages: list[Message] = []
     for numbers in open_ranges(conversation):
         by_number = await shelf.messages(key, numbers.start, numbers.stop - 1)
-        messages += [by_number[seq] for seq in numbers if seq in by_number]
+        messages += as_said(by_number[seq] for seq in numbers if seq in by_number)
     return Snapshot(key, conversation, tuple(messages))
 
 
-async def messages_of(shelf: Shelf, row: TurnRow) -> tuple[Message, ...]:
-    """The messages of a closed turn, in order."""
+async def messages_of(shelf: Shelf, row: TurnRow) -> Messages:
+    """All that a closed turn holds, as it is stored."""
     assert row.closed is not None
-    return await _range(shelf, row.key, row.closed.head, row.closed.tail)
+    return await shelf.messages(row.key, row.closed.head, row.closed.tail)
+
+
+async def shown_of(shelf: Shelf, row: TurnRow) -> tuple[Message, ...]:
+    """The messages of a closed turn for readers."""
+    return _shown(await messages_of(shelf, row))
 
 
 def closed_alike(row: TurnRow | None, epoch: int, settlement: Settlement) -> bool:
@@ -96,8 +101,8 @@ def closed_alike(row: TurnRow | None, epoch: int, settlement: Settlement) -> boo
     return row is not None and row.closed is not None and is_same(row.closed, epoch, settlement)
 
 
-async def _range(shelf: Shelf, key: ConversationKey, head: int, tail: int) -> tuple[Message, ...]:
-    return in_order(tuple((await shelf.messages(key, head, tail)).values()))
+def _shown(messages: Messages) -> tuple[Message, ...]:
+    return in_order(as_said(messages.values()))
 
 
 def _start(query: Query) -> Place | None:

@@ -10,14 +10,14 @@ from turntake.buffer.codec import encode
 from turntake.buffer.maintain import Maintained
 from turntake.buffer.shared.draft import Draft
 from turntake.buffer.shared.lane import ROUNDS, Lane
-from turntake.buffer.shared.reading import SharedHistory, closed_alike, found, messages_of
+from turntake.buffer.shared.reading import SharedHistory, closed_alike, found, messages_of, shown_of
 from turntake.buffer.shared.shelf import Due, Shelf
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed, Conversation, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, in_order
+from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, letter_of
 from turntake.rules.waiting import Rules
 
@@ -105,7 +105,8 @@ class SharedStore(Store, Maintained):
             if letter is None or letter.closed is None or not letter.is_letter:
                 return None
             draft = Draft(letter.key, row, self.clock.now())
-            answer = change(draft, letter.closed, await messages_of(self.shelf, letter))
+            messages = await messages_of(self.shelf, letter)
+            answer = change(draft, letter.closed, tuple(messages.values()))
             draft.encode()
             lane = self.shelf.lane(letter.key)
             (refusal,) = await self.shelf.swap(lane, [draft], Hint(draft.now))
@@ -142,8 +143,8 @@ class SharedStore(Store, Maintained):
             with suppress(StoreUnavailable):
                 await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
             return None
-        ordered = in_order(tuple(messages[seq] for seq in seqs if seq in messages))
-        return Claim(due.key, draft.conversation.epoch, turn, ordered)
+        shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
+        return Claim(due.key, draft.conversation.epoch, turn, shown)
 
     def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
         return self._lane(key).submit(key, operation)
@@ -162,14 +163,14 @@ class SharedLetters(Letters):
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
         at, _, letter_id = cursor.partition("-")
         rows = await self._shelf.letters(limit + 1, (int(at), letter_id) if cursor else None)
-        letters = tuple(letter_of(row.key, row.closed, ()) for row in rows[:limit] if row.closed)
+        letters = tuple(letter_of(row.key, row.closed) for row in rows[:limit] if row.closed)
         return Page(letters, f"{letters[-1].at}-{letters[-1].id}" if len(rows) > limit else "")
 
     async def get(self, letter_id: str) -> Letter | None:
         row = await self._shelf.turn(letter_id)
         if row is None or row.closed is None or not row.is_letter:
             return None
-        return letter_of(row.key, row.closed, await messages_of(self._shelf, row))
+        return letter_of(row.key, row.closed, await shown_of(self._shelf, row))
 
     async def retry(self, letter_id: str) -> Conversation | None:
         return await self._store.end_letter(letter_id, Draft.retry_letter)

@@ -20,7 +20,7 @@ from turntake.buffer.store import History, Letters, Page, Query
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import in_order
+from turntake.rules.message import as_said, in_order
 from turntake.rules.model import Letter, Snapshot, TurnRecord, letter_of
 from turntake.rules.turn import open_ranges
 
@@ -75,7 +75,7 @@ class SqliteReader:
                 return None
             conversation = decode_conversation(row[1])
             ranges = [messages_in(self.connection, row[0], r.start, r.stop - 1) for r in open_ranges(conversation)]
-            return Snapshot(key, conversation, tuple(chain.from_iterable(ranges)))
+            return Snapshot(key, conversation, tuple(chain.from_iterable(map(as_said, ranges))))
 
     def turn(self, turn_id: str) -> TurnRecord | None:
         with self._snapshot():
@@ -96,14 +96,14 @@ class SqliteReader:
             if row is None:
                 return None
             closed = decode_closed(row[1])
-            messages = in_order(messages_in(self.connection, row[0], closed.head, closed.tail))
+            messages = in_order(as_said(messages_in(self.connection, row[0], closed.head, closed.tail)))
             return letter_of(self._key(row[0]), closed, messages)
 
     def letters(self, limit: int, after: str) -> Page[Letter]:
         at, _, letter_id = after.partition("-")
         with self._snapshot():
             found = rows(self.connection, "letters", int(at or LATEST), letter_id, limit + 1)
-            items = tuple(letter_of(self._key(row[2]), decode_closed(row[3]), ()) for row in found[:limit])
+            items = tuple(letter_of(self._key(row[2]), decode_closed(row[3])) for row in found[:limit])
         return Page(items, f"{found[limit - 1][0]}-{found[limit - 1][1]}" if len(found) > limit else "")
 
     def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
@@ -142,12 +142,12 @@ class SqliteReader:
         key, conversation = self._owner(row)
         if body is not None:
             closed = decode_closed(body)
-            messages = in_order(messages_in(self.connection, row, closed.head, closed.tail))
+            messages = in_order(as_said(messages_in(self.connection, row, closed.head, closed.tail)))
             return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
         turn = conversation.turn
         if turn is None:
             return None
-        messages = in_order(messages_in(self.connection, row, turn.head, turn.tail))
+        messages = in_order(as_said(messages_in(self.connection, row, turn.head, turn.tail)))
         return TurnRecord(key, turn_id, conversation.state, conversation.epoch, turn, messages)
 
     def _owner(self, row: int) -> tuple[ConversationKey, Conversation]:

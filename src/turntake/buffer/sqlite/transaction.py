@@ -12,8 +12,8 @@ from turntake.buffer.sqlite.queries import SQL, one, rows, run
 from turntake.rules import turn as step
 from turntake.rules.conversation import Change, Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, in_order
-from turntake.rules.model import Append, Appended, Claim, appended
+from turntake.rules.message import Message, as_said, in_order
+from turntake.rules.model import Append, Appended, Claim, after_arrival, appended
 from turntake.rules.waiting import Rules
 
 CLOCK_NOTED_MS = 1_000
@@ -112,10 +112,11 @@ class Transaction:
             return None
         row, body = ended
         loaded, closed = self._load_row(row), decode_closed(body)
-        moved = [m.seq for m in messages_in(self._connection, row, closed.head, closed.tail)]
-        for new_seq, seq in enumerate(moved, loaded.conversation.next_seq):
-            run(self._connection, "move_message", new_seq, row, seq)
-        self._keep(loaded, step.requeue(loaded.conversation, len(moved), self.now))
+        moved = messages_in(self._connection, row, closed.head, closed.tail)
+        for new_seq, message in enumerate(moved, loaded.conversation.next_seq):
+            run(self._connection, "move_message", new_seq, row, message.seq)
+        amendments = sum(message.is_amendment for message in moved)
+        self._keep(loaded, step.requeue(loaded.conversation, len(moved), amendments, self.now))
         return loaded.conversation
 
     def discard_letter(self, letter_id: str) -> bool:
@@ -123,13 +124,16 @@ class Transaction:
 
     def _append(self, arrival: Append) -> Appended:
         key, message = arrival.key, arrival.message
-        loaded = self._load(key) or self._new(key)
-        before = loaded.conversation
+        loaded = self._load(key)
+        before = loaded.conversation if loaded else Conversation()
         at = step.arrival_at(before, self.now)
+        change = after_arrival(before, arrival, at)
+        if change is None:
+            return appended(before, "ignored")
+        loaded = loaded or self._new(key)
         row = (loaded.row, before.next_seq, message.id, at, encode(message))
         if one(self._connection, "add_message", *row) is None:
             return appended(before, "duplicate")
-        change = step.receive(before, arrival.rules, at, arrival.agent)
         return appended(self._put(loaded, change), "buffered", change.closed)
 
     def _claim(self, loaded: Loaded, lease_ms: int) -> Claim:
@@ -140,7 +144,7 @@ class Transaction:
         assert turn is not None
         if is_new:
             run(self._connection, "open_turn", loaded.row, turn.head, turn.tail, turn.id)
-        messages = in_order(messages_in(self._connection, loaded.row, turn.head, turn.tail))
+        messages = in_order(as_said(messages_in(self._connection, loaded.row, turn.head, turn.tail)))
         return Claim(loaded.key, conversation.epoch, turn, messages)
 
     def _extend(self, claim: Claim, lease_ms: int) -> bool:

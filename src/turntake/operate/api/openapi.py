@@ -52,6 +52,7 @@ CONVERSATION = "/v1/conversations/{key}"
 TURN = "/v1/turns/{turnId}"
 LETTER = "/v1/dead-letters/{id}"
 GONE = (404, 409)
+UNBELIEVED = (400, 401, 403, 404, 408, 413, 503)
 
 OPERATIONS = (
     Operation("POST", "/v1/messages", "Buffer a message, or a list of them", RECEIPTS, 202, MESSAGES),
@@ -84,6 +85,11 @@ OPERATIONS = (
     Operation("DELETE", LETTER, "Discard it", status=204, problems=(404,)),
     Operation("POST", f"{LETTER}/retry", "Let its messages wait again", ConversationView, 202, problems=(404,)),
     Operation("GET", "/v1/events", "Server-sent events", str, query=EventQuery, media_type="text/event-stream"),
+    *(
+        Operation(method, path, summary, str, problems=UNBELIEVED, media_type="text/plain")
+        for path in ("/webhooks/{channel}", "/webhooks/{channel}/{account}")
+        for method, summary in (("GET", "A platform checks the address"), ("POST", "A platform tells what happened"))
+    ),
     Operation("GET", "/healthz", "The process lives", Health),
     Operation("GET", "/readyz", "It runs, is not about to stop, and its store answers", Ready, problems=(503,)),
     Operation("GET", "/openapi.json", "This description", dict[str, Any]),

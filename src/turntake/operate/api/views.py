@@ -74,6 +74,7 @@ class TurnView(msgspec.Struct, frozen=True, rename="camel"):
     """A turn from its first message to its end; the fields it shares with `messages.batch.ready` mean the same.
 
     `waitedMs` is how long its first message waited, `latenessMs` how long after being due it was claimed.
+    `unknownReplies` are the places, from 0, of replies that a platform may have taken or not: it never said.
     """
 
     turn_id: str
@@ -92,6 +93,7 @@ class TurnView(msgspec.Struct, frozen=True, rename="camel"):
     messages: list[EventMessage]
     decisions: list[EventDecision]
     replies: tuple[str, ...]
+    unknown_replies: tuple[int, ...]
     error: str
     metadata: EventMetadata
     buffered_at: Instant | None
@@ -162,6 +164,7 @@ def turn_view(record: TurnRecord) -> TurnView:
         messages=message_views(record.messages, key),
         decisions=decision_views(turn.decisions if turn else ()),
         replies=turn.progress.replies if turn else (),
+        unknown_replies=turn.progress.unknown if turn else (),
         error=_error(turn, closed),
         metadata=EventMetadata(key.channel),
         buffered_at=_instant(arrived_at),

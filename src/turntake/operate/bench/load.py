@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import cast
@@ -13,6 +13,7 @@ import msgspec
 from turntake.clock import SystemClock
 
 BURST = 5
+Written = Callable[[str, int], bytes]
 _encode = msgspec.json.Encoder().encode
 _clock = SystemClock()
 
@@ -62,6 +63,11 @@ class Load:
         data = _encode(body)
         return f"POST {path} HTTP/1.1\r\n{self._head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
+    def raw(self, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """A request that somebody else wrote, such as a platform."""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name != "content-type")
+        return f"POST {path} HTTP/1.1\r\n{self._head}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
     def get(self, path: str) -> bytes:
         return f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode()
 
@@ -92,11 +98,15 @@ class Load:
                 clients.create_task(client(connection))
         return latencies
 
-    async def bursts(self, rate: float, seconds: float, connections: int, name: str) -> tuple[list[str], list[float]]:
+    async def bursts(
+        self, rate: float, seconds: float, connections: int, name: str, written: Written | None = None
+    ) -> tuple[list[str], list[float]]:
         """People who write five messages 50 to 200 ms apart, `rate` messages a second in all.
 
+        `written` makes the request of a person's n-th message; without it they go to the API.
         Returns the conversations and each acknowledgement's latency.
         """
+        written = written or (lambda person, number: self.post("/v1/messages", message(person, number)))
         names: list[str] = []
         latencies: list[float] = []
         async with self.connections(connections) as opened, asyncio.TaskGroup() as people:
@@ -107,15 +117,19 @@ class Load:
             for number in range(int(rate * seconds / BURST)):
                 await _clock.sleep_until(started + int(number * BURST * 1000 / rate))
                 names.append(f"{name}{number}")
-                people.create_task(self._person(names[-1], idle, latencies))
+                people.create_task(self._person(names[-1], idle, latencies, written))
         return names, latencies
 
-    async def _person(self, name: str, idle: "asyncio.Queue[Connection]", latencies: list[float]) -> None:
+    async def _person(
+        self, name: str, idle: "asyncio.Queue[Connection]", latencies: list[float], written: Written
+    ) -> None:
         for number in range(BURST):
-            request = self.post("/v1/messages", message(name, number))
+            request = written(name, number)
             connection = await idle.get()
             started = perf_counter()
-            await connection.ask(request)
+            status, body = await connection.ask(request)
+            if status >= 300:
+                raise ConnectionError(f"The server answered {status}: {body[:200]!r}")
             latencies.append(perf_counter() - started)
             idle.put_nowait(connection)
             await _clock.sleep(random.randint(50, 200))

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+from turntake.accept.whatsapp import WhatsApp
 from turntake.clock import SystemClock
 from turntake.operate.bench.load import Load, batches, single_messages
 from turntake.operate.bench.processes import Process, noop_server, turntake_server
@@ -18,6 +19,7 @@ BATCH = 100
 SAMPLED_TURNS = 500
 BACKLOG_TRIES = 600
 SLICES = 10
+WEBHOOKS = 500
 _clock = SystemClock()
 
 
@@ -57,6 +59,7 @@ async def everything(seconds: float, rate: float, connections: int, waiting: tup
             report(Figure("  against the bare server", 100 * single / bare, "%"))
         async with turntake_server(place) as server:
             await _steady(Load("127.0.0.1", server.port), server, seconds, rate, "s", report)
+        await _webhooks(place, seconds, report)
         await _by_waiting(place, waiting, seconds, report)
 
 
@@ -99,6 +102,27 @@ async def _steady(load: Load, server: Process | None, seconds: float, rate: floa
     report(Figure("  lateness (claim minus due), p99", _quantile(lateness, 0.99), "ms"))
     report(Figure("  bursts handed over as one turn", 100 * whole, "%"))
     _report_cpu(server, cpu, len(latencies), report)
+
+
+async def _webhooks(place: Path, seconds: float, report: Report) -> None:
+    """Signed webhooks as WhatsApp sends them, each verified, read and stored before it is acknowledged."""
+    channel = WhatsApp({"app_secret": "bench"})
+    async with turntake_server(place, whatsapp_app_secret="bench") as server:
+        load = Load("127.0.0.1", server.port)
+
+        def written(person: str, number: int) -> bytes:
+            sample = channel.sample(
+                "and it has not arrived yet", sender=person, id=f"{person}-{number}", url="", now=_clock.now()
+            )
+            return load.raw("/webhooks/whatsapp", sample.headers, sample.body)
+
+        cpu = server.cpu_s
+        _, latencies = await load.bursts(WEBHOOKS, 2 * seconds, 16, "49170", written)
+        await _drained(load)
+        report(Figure(f"signed webhooks at {WEBHOOKS} a second", len(latencies) / (2 * seconds), "webhooks/s"))
+        report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
+        report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+        _report_cpu(server, cpu, len(latencies), report)
 
 
 async def _by_waiting(place: Path, waiting: tuple[int, ...], seconds: float, report: Report) -> None:

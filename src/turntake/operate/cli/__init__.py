@@ -36,6 +36,7 @@ COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("send", START, "Send messages to a running server, as a person would."),
     ("conversations", LOOK, "List conversations, or show one: why it waits, its last turns."),
     ("letters", LOOK, "Dead letters: messages that nobody answered. List, show, retry, discard."),
+    ("channels", LOOK, "List the channels: what each still needs, and the address for its webhooks."),
     ("doctor", LOOK, "Check this installation, and show every setting and where it came from."),
     ("bench", LOOK, "Measure speed and lateness here, beside two baselines."),
     ("init", SET_UP, "Write a commented turntake.toml and an example agent."),

@@ -13,13 +13,14 @@ from turntake.errors import ConfigurationError
 from turntake.operate import doctor as examination
 from turntake.operate import stores
 from turntake.operate.cli.flags import Json, Load, switch, takes_settings
-from turntake.operate.cli.output import counted, paint, say, say_json, table
-from turntake.operate.settings import SETTINGS, Setting, Settings, shown
+from turntake.operate.cli.output import clean, counted, paint, say, say_json, table
+from turntake.operate.settings import Setting, Settings, shown
 
 MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
 WIDTH = len("environment")
 
 Rebuild = Annotated[bool, switch("Restore the store's index of deadlines from the conversations.")]
+Offline = Annotated[bool, switch("Do not ask the configured platforms whether they know us.")]
 FinishUpgrade = Annotated[bool, switch("Run the migrations that had to wait until no process of the old version runs.")]
 
 app = App(
@@ -33,6 +34,7 @@ Examples:
     turntake doctor                                as serve would start here
     turntake doctor --store sqlite:////data/t.db   another store
     turntake doctor --json                         for machines
+    turntake doctor --offline                      without calling platforms
     turntake doctor --rebuild                      after a store was restored
     turntake doctor --finish-upgrade               after a rolling upgrade
 """,
@@ -41,14 +43,21 @@ Examples:
 
 @app.default
 @takes_settings
-def doctor(load: Load, *, rebuild: Rebuild = False, finish_upgrade: FinishUpgrade = False, json: Json = False) -> int:
+def doctor(
+    load: Load,
+    *,
+    offline: Offline = False,
+    rebuild: Rebuild = False,
+    finish_upgrade: FinishUpgrade = False,
+    json: Json = False,
+) -> int:
     """Check this installation, and show every setting and where it came from."""
     report = Report(is_shown=not json)
     rows: list[dict[str, str]] = []
     try:
         settings = load()
-        asyncio.run(_look(report, settings, rebuild, finish_upgrade))
-        rows = [_row(setting, settings) for setting in SETTINGS]
+        asyncio.run(_look(report, settings, offline, rebuild, finish_upgrade))
+        rows = [_row(setting, settings) for setting in settings.table]
     except ConfigurationError as error:
         for check in (*examination.machine(SystemClock()), Check("fail", "config", str(error))):
             report.add(check)
@@ -74,7 +83,7 @@ class Report:
         self.checks.append(check)
         if self._is_shown:
             colour, mark = MARKS[check.mark]
-            say(f"{paint(colour, mark)} {check.about:<{WIDTH}}  {check.says}")
+            say(f"{paint(colour, mark)} {check.about:<{WIDTH}}  {clean(check.says)}")
 
     def begin(self, about: str, says: str) -> None:
         """Says what takes a while before it does."""
@@ -83,9 +92,9 @@ class Report:
             sys.stdout.flush()
 
 
-async def _look(report: Report, settings: Settings, rebuild: bool, finish_upgrade: bool) -> None:
+async def _look(report: Report, settings: Settings, offline: bool, rebuild: bool, finish_upgrade: bool) -> None:
     clock, url = SystemClock(), settings("store")
-    async for check in examination.examine(settings, os.environ, clock):
+    async for check in examination.examine(settings, os.environ, clock, is_offline=offline):
         report.add(check)
     if rebuild:
         report.begin("rebuild", "reading every conversation")

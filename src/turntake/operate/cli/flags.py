@@ -52,7 +52,7 @@ _FLAGGED = tuple(setting for setting in SETTINGS if setting.flag)
 
 
 def _argument(setting: Setting) -> str:
-    return setting.key.replace(".", "_")
+    return setting.key.replace(".", "_").replace("-", "_")
 
 
 def _as_parameter(setting: Setting) -> inspect.Parameter:

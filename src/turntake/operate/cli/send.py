@@ -2,7 +2,7 @@
 
 import getpass
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -10,10 +10,12 @@ from cyclopts import App, Parameter
 
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, TurntakeError
+from turntake.operate.cli import webhook as door
 from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
 from turntake.operate.client import Client, Happened
+from turntake.operate.sources import load
 from turntake.rules.key import ConversationKey
 
 ENDS = ("answered", "dead-lettered")
@@ -29,6 +31,10 @@ Examples:
     turntake send --follow "hello"            wait for the answer
     turntake send --conversation ann "hello"  as somebody else
     turntake send --json "hello"              the server's own words
+    turntake send --channel whatsapp "hello"  as WhatsApp would deliver it
+
+A channel of `turntake channels` gets its platform's own webhook, signed with
+the secrets that are set here; any other name is only written on the message.
 """,
 )
 
@@ -39,7 +45,9 @@ def send(
     conversation: Annotated[str | None, option("Whose conversation. [your user name]", "NAME")] = None,
     sender: Annotated[str, option("Who says it, if several people share the conversation.", "NAME")] = "",
     id: Annotated[str | None, option("The message's id; sent again, it changes nothing. [random]", "ID")] = None,
-    channel: Annotated[str, option("The channel it seems to come from. [generic]", "NAME")] = "",
+    channel: Annotated[str, option("The channel it comes through, or seems to. [generic]", "NAME")] = "",
+    account: Annotated[str, option("One of the channel's further accounts.", "NAME")] = "",
+    webhook: Annotated[bool, switch("Call /webhooks/generic instead of the API.")] = False,
     topic: Annotated[str, option("The topic or thread inside the conversation.", "NAME")] = "",
     tenant: Annotated[str, option("Whose customer it is. [default]", "NAME")] = "",
     follow: Annotated[bool, switch("Wait for the answer and print it.")] = False,
@@ -53,13 +61,45 @@ def send(
         raise ConfigurationError('Nothing to send: turntake send "hello".')
     if id and len(texts) > 1:
         raise ConfigurationError("--id names one message: send one text, or leave --id out.")
-    parts = {"conversation": conversation or _me(), "channel": channel, "topic": topic, "tenant": tenant}
-    body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
     with connected(url, key, config) as client:
+        if door.is_wanted(channel, account, webhook):
+            _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, id=follow and id)
+            settings = load(config=config)
+            made = door.webhook(settings, channel, account, texts, sender, id or "", client.url, SystemClock())
+            return _knock(client, made, made.key(settings) if follow else "", json)
+        parts = {"conversation": conversation or _me(), "channel": channel, "topic": topic, "tenant": tenant}
+        body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
         if not follow:
             _post(client, body, json)
             return 0
-        return _post_and_follow(client, body, _key(parts), json)
+        return _follow(client, _key(parts), lambda: _post(client, body, json), json)
+
+
+def _refuse_for_webhooks(**given: object) -> None:
+    """A platform decides these; and it does not tell whether it knew an id, so nobody could say what to wait for."""
+    for name, value in given.items():
+        if value:
+            both = " together with --follow" if name == "id" else ""
+            raise ConfigurationError(f"--{name}{both} is not for webhooks, where --sender decides: leave it out.")
+
+
+def _knock(client: Client, made: door.Webhook, key: str, json: bool) -> int:
+    """Posts the webhooks; with a key, waits for the answer to that conversation."""
+
+    def post() -> set[str]:
+        said = door.post(client.url, made)
+        if json:
+            say_json(said)
+        else:
+            say(f"{paint('green', 'accepted')} {counted(len(said), 'webhook')} at {made.account.path}")
+            for answer in dict.fromkeys(one["body"] for one in said if one["body"]):
+                say(f"  {clean(answer)}")
+        return made.ids
+
+    if key:
+        return _follow(client, key, post, json)
+    post()
+    return 0
 
 
 def _me() -> str:
@@ -75,11 +115,18 @@ def _key(parts: dict[str, str]) -> str:
         raise ConfigurationError(str(error)) from None
 
 
-def _post(client: Client, body: list[dict[str, str]], json: bool) -> list[dict[str, Any]]:
+def _post(client: Client, body: list[dict[str, str]], json: bool) -> set[str]:
+    """Sends the messages, and gives back the ids of those that now wait."""
     receipts: list[dict[str, Any]] = client.post("/v1/messages", body)
     if json:
         say_json(receipts)
-        return receipts
+    else:
+        _print_receipts(receipts)
+    sent = zip(body, receipts, strict=True)
+    return {message["id"] for message, receipt in sent if receipt["status"] == "buffered"}
+
+
+def _print_receipts(receipts: list[dict[str, Any]]) -> None:
     *_, last = receipts
     for status in dict.fromkeys(receipt["status"] for receipt in receipts):
         number = sum(receipt["status"] == status for receipt in receipts)
@@ -89,15 +136,12 @@ def _post(client: Client, body: list[dict[str, str]], json: bool) -> list[dict[s
         say(
             f"{waiting} of {clean(last['conversationKey'])} due {until(last['dueAt'], SystemClock())}: {last['reason']}"
         )
-    return receipts
 
 
-def _post_and_follow(client: Client, body: list[dict[str, str]], key: str, json: bool) -> int:
+def _follow(client: Client, key: str, post: Callable[[], set[str]], json: bool) -> int:
     """Watches before it sends, so that no answer is too quick for it."""
     with client.events(key) as happened:
-        receipts = _post(client, body, json)
-        sent = zip(body, receipts, strict=True)
-        open_ids = {message["id"] for message, receipt in sent if receipt["status"] == "buffered"}
+        open_ids = post()
         code = 0
         for turn in _ended(client, happened) if open_ids else ():
             open_ids -= {message["id"] for message in turn["messages"]}

@@ -4,15 +4,20 @@ import asyncio
 import logging
 import sys
 from socket import socket
+from typing import TYPE_CHECKING
 
 from cyclopts import App
 
 from turntake.operate import logs
 from turntake.operate.assemble import Parts, assemble
+from turntake.operate.channels import Account, channels_of, listeners_of
 from turntake.operate.cli.flags import Load, takes_settings
 from turntake.operate.cli.output import paint, say
 from turntake.operate.settings import BY_KEY, Settings, without_password
 from turntake.service import Role
+
+if TYPE_CHECKING:
+    from turntake.accept.listening import Listeners
 
 log = logging.getLogger("turntake")
 
@@ -61,12 +66,17 @@ def serve(load: Load) -> None:
 
 
 async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
+    from turntake.accept.listening import listening
     from turntake.operate.server import Server, url_of
 
     app = parts.turns.asgi(
         api_keys=settings("api_keys"),
         max_body_bytes=settings("http.body_bytes"),
         receive_ms=settings("http.receive_ms"),
+        channels=channels_of(parts.accounts),
+        public_url=settings("public_url"),
+        max_webhook_bytes=settings("webhooks.body_bytes"),
+        groups=settings("webhooks.groups"),
     )
     graceful_s = max(1, settings("worker.shutdown_ms") // 1_000)
     server = Server(
@@ -79,12 +89,16 @@ async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
-        async with parts.turns:
+        async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
             await server.serve([bound])
     finally:
         bound.close()
         await parts.aclose()
     log.info("Stopped", extra={"action": "stop"})
+
+
+def _listeners(parts: Parts) -> "Listeners":
+    return {} if parts.turns.role == "work" else listeners_of(parts.accounts)
 
 
 def _drain(parts: Parts) -> None:
@@ -95,6 +109,7 @@ def _drain(parts: Parts) -> None:
 def _announce(settings: Settings, parts: Parts, url: str) -> None:
     for warning in (*settings.warnings, *_unset(settings, parts)):
         log.warning(warning, extra={"action": "start"})
+    _tell_of_channels(parts.accounts)
     store, agent = without_password(settings("store")), without_password(settings("agent"))
     role = parts.turns.role
     if sys.stdout.isatty():
@@ -102,9 +117,26 @@ def _announce(settings: Settings, parts: Parts, url: str) -> None:
         facts["role"] = f"{role}: {ROLES[role]}"
         if settings("public_url"):
             facts["public"] = settings("public_url")
+        if any(account.is_configured for account in parts.accounts):
+            facts["chats"] = ", ".join(f"{a.label} ({a.status})" for a in parts.accounts if a.is_configured)
         _banner(url, facts, [] if role == "work" else _trials(url, role, bool(settings("api_keys"))))
     else:
         log.info("Listening", extra={"action": "start", "url": url, "role": role, "store": store, "agent": agent})
+
+
+def _tell_of_channels(accounts: list[Account]) -> None:
+    """What is configured in part is worth a warning each; what is not configured at all, one line together."""
+    for account in accounts:
+        if account.is_configured and account.status != "ready":
+            log.warning("A channel is not ready", extra=_channel_facts(account))
+    idle = ", ".join(account.path for account in accounts if not account.is_configured)
+    if idle:
+        log.info("Not configured, so every webhook is refused", extra={"action": "start", "webhooks": idle})
+
+
+def _channel_facts(account: Account) -> dict[str, str]:
+    missing = ", ".join(name for names in account.missing.values() for name in names)
+    return {"action": "start", "channel": account.label, "status": account.status, "missing": missing}
 
 
 def _unset(settings: Settings, parts: Parts) -> list[str]:

@@ -1,0 +1,86 @@
+"""What platforms say becomes messages in the buffer, whichever way it came in."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from turntake.accept.body import LATEST_AT
+from turntake.accept.channel import SAID, Event
+from turntake.rules.conversation import Touch
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.service import Arrival, TurnTake
+
+log = logging.getLogger("turntake")
+
+CHANGES = frozenset({"edit", "delete"})
+SIGNS = frozenset({"typing", "stopped"})
+
+Groups = Literal["person", "group"]
+"""Who has a buffer in a group chat: each person, or the group."""
+
+
+class Intake:
+    """Takes the events of one request together. In a group chat each person has a buffer, or only the group has."""
+
+    def __init__(self, turns: TurnTake, *, by_person: bool = True) -> None:
+        self._turns = turns
+        self._by_person = by_person
+
+    async def take(self, channel: str, account: str, events: Sequence[Event]) -> None:
+        """Everything is stored, or StoreUnavailable: then the same events again repeat nothing.
+
+        `account` names ours if there are several; it is part of every key, and so is the platform's own id of it.
+        """
+        keyed = list(self._keyed(channel, account, events))
+        arrivals = [Arrival(key, message_of(event)) for key, event in keyed if event.kind in SAID | CHANGES]
+        if arrivals:
+            await self._turns.accept(arrivals)
+        for key, event in keyed:
+            if event.kind in SIGNS:
+                order = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
+                await self._turns.touch(key, order)
+
+    def _keyed(self, channel: str, account: str, events: Sequence[Event]) -> Iterator[tuple[ConversationKey, Event]]:
+        """Those that mean something, each with its conversation."""
+        for event in events:
+            if event.kind not in SAID | CHANGES | SIGNS:
+                continue
+            try:
+                yield key_of(channel, account, event, by_person=self._by_person), event
+            except ValueError as error:
+                # Authentic, so a refusal would only have it sent again for days.
+                facts = {"action": "accept", "channel": channel, "kind": event.kind, "reason": str(error)}
+                log.warning("An event names no conversation that could be kept", extra=facts)
+
+
+def key_of(channel: str, account: str, event: Event, *, by_person: bool = True) -> ConversationKey:
+    """The conversation of an event. Raises ValueError if its parts cannot make a key."""
+    own = event.account or "default"
+    person = f"@{event.sender}" if event.is_group and by_person and event.sender else ""
+    return ConversationKey.of(
+        event.conversation,
+        channel=channel,
+        account=f"{account}/{own}" if account else own,
+        topic=event.thread + person,
+    )
+
+
+def message_of(event: Event) -> Message:
+    is_change = event.kind in CHANGES
+    return Message(
+        id=event.message_id,
+        text=_whole(event.text),
+        sender=event.sender,
+        sent_at=event.sent_at if event.sent_at is not None and 0 <= event.sent_at <= LATEST_AT else None,
+        attachments=event.attachments,
+        reply_to=event.reply_to,
+        metadata=event.metadata,
+        amends=event.target if is_change else None,
+        is_deletion=event.kind == "delete",
+    )
+
+
+def _whole(text: str) -> str:
+    """The text without halves of characters, which no store takes."""
+    return text.encode("utf-8", "replace").decode()

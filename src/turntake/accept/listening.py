@@ -1,0 +1,50 @@
+"""Keeps listeners listening for as long as messages are accepted here."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from turntake.accept.channel import Event
+from turntake.accept.intake import Intake
+from turntake.accept.listener import Listener
+from turntake.clock import Clock
+from turntake.errors import ConfigurationError
+
+log = logging.getLogger("turntake")
+
+AGAIN_MS = 5_000
+
+Listeners = Mapping[tuple[str, str], Listener]
+"""By the channel's name and the account's, which is "" for the only or first one."""
+
+
+@asynccontextmanager
+async def listening(listeners: Listeners, intake: Intake, clock: Clock) -> AsyncIterator[None]:
+    tasks = [
+        asyncio.create_task(_keep(listener, channel, account, intake, clock), name=f"turntake-{channel}")
+        for (channel, account), listener in listeners.items()
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _keep(listener: Listener, channel: str, account: str, intake: Intake, clock: Clock) -> None:
+    facts = {"action": "listen", "channel": channel, "account": account}
+
+    async def hear(events: Sequence[Event]) -> None:
+        await intake.take(channel, account, events)
+
+    while True:
+        try:
+            await listener.listen(hear)
+        except ConfigurationError as error:
+            log.error("Nobody listens to a channel; correct it and start again", extra=facts | {"reason": str(error)})
+            return
+        except Exception as error:
+            log.warning("A channel was lost; listening again soon", extra=facts | {"error": type(error).__name__})
+        await clock.sleep(AGAIN_MS)

@@ -1,0 +1,76 @@
+"""`/webhooks/{channel}` and `/webhooks/{channel}/{account}`: verify, read, buffer, and only then say yes."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from turntake.accept.channel import Answer, Channel, Event, Forged, Request, Unreadable
+from turntake.accept.intake import Intake
+from turntake.accept.messages import body_of
+from turntake.accept.problem import Problem
+from turntake.service import TurnTake
+
+log = logging.getLogger("turntake")
+
+Channels = Mapping[tuple[str, str], Channel]
+"""By the channel's name and the account's, which is "" for the only or first one."""
+
+
+class Webhooks:
+    """Answers a platform's call in the platform's own way. Whoever is not the platform learns only that."""
+
+    def __init__(self, turns: TurnTake, channels: Channels, public_url: str, intake: Intake) -> None:
+        """`public_url` is where platforms reach this server, which some of them sign."""
+        self._turns = turns
+        self._channels = channels
+        self._public_url = public_url.rstrip("/")
+        self._intake = intake
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts: dict[str, str] = scope["path_params"]
+        name, account = parts["channel"], parts.get("account", "")
+        channel = self._channels.get((name, account))
+        if channel is None:
+            raise Problem(404, f"No channel is served here; those that are: {self._served()}.")
+        request = self._request(scope, await body_of(receive))
+        events = self._believed(channel, request, name, account)
+        await self._intake.take(name, account, events)
+        await _answered(send, channel.answer(request))
+
+    def _believed(self, channel: Channel, request: Request, name: str, account: str) -> list[Event]:
+        facts = {"action": "accept", "channel": name, "account": account}
+        try:
+            channel.verify(request, self._turns.clock.now())
+            return channel.events_in(request)
+        except Forged as error:
+            log.warning("A webhook was refused", extra=facts | {"reason": str(error)})
+            raise Problem(error.status, str(error)) from None
+        except Unreadable as error:
+            log.warning("A webhook could not be read", extra=facts | {"reason": str(error)})
+            raise Problem(400, str(error)) from None
+
+    def _request(self, scope: Scope, body: bytes) -> Request:
+        headers: dict[str, str] = {}
+        for raw_name, raw in scope["headers"]:
+            name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return Request(scope["method"], self._url(scope, headers), headers, body)
+
+    def _url(self, scope: Scope, headers: Mapping[str, str]) -> str:
+        base = self._public_url or f"{scope['scheme']}://{headers.get('host', '')}"
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        query: bytes = scope["query_string"]
+        return base + (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
+
+    def _served(self) -> str:
+        return ", ".join("/webhooks/" + "/".join(filter(None, place)) for place in sorted(self._channels)) or "none"
+
+
+async def _answered(send: Send, answer: Answer) -> None:
+    headers: list[Any] = [(b"content-length", b"%d" % len(answer.body))]
+    if answer.body:
+        headers.append((b"content-type", answer.content_type.encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,143 @@
+"""Answers leave through the channel they came in by: in pieces that it takes, in order, with a typing indicator."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any
+
+import httpx2
+
+from turntake.clock import Clock, SystemClock
+from turntake.deliver.exchange import LARGEST_BODY, client
+from turntake.deliver.outbound import FateUnknown, Kept, Outbound
+from turntake.deliver.sender import Call, Recipient, Response, Sender, SendFailed
+from turntake.deliver.split import split
+from turntake.rules.key import ConversationKey
+
+log = logging.getLogger("turntake")
+
+LAST_WORDS_S = 1.0
+NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+Senders = Mapping[tuple[str, str], Sender]
+"""By the channel's name and the account's, which is "" for the only or first one."""
+
+
+class Replies(Outbound):
+    """Every configured platform; conversations of other channels go `elsewhere`."""
+
+    def __init__(
+        self,
+        senders: Senders,
+        elsewhere: Outbound | None = None,
+        *,
+        timeout_ms: int = 15_000,
+        shows_typing: bool = True,
+        sends_unknown_again: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._senders = senders
+        self._elsewhere = elsewhere or Kept()
+        self._timeout_ms = timeout_ms
+        self._shows_typing = shows_typing
+        self._sends_unknown_again = sends_unknown_again
+        self._clock = clock or SystemClock()
+        self._client = client({"accept": "application/json"})
+        self._courtesies: set[asyncio.Task[None]] = set()
+
+    def leads_out(self, key: ConversationKey) -> bool:
+        return self._sender(key) is not None or self._elsewhere.leads_out(key)
+
+    def parts(self, key: ConversationKey, text: str) -> tuple[str, ...]:
+        sender = self._sender(key)
+        if sender is None:
+            return self._elsewhere.parts(key, text)
+        return tuple(part for part in split(text, sender.longest, sender.unit) if part.strip())
+
+    async def send(self, to: Recipient, index: int, text: str) -> None:
+        sender = self._sender(to.key)
+        if sender is None:
+            await self._elsewhere.send(to, index, text)
+        else:
+            sender.receipt(await self._made(sender.send(to, text, f"{to.turn_id}-{index}")))
+
+    def composing(self, to: Recipient) -> AbstractAsyncContextManager[None]:
+        sender = self._sender(to.key)
+        if sender is None or not self._shows_typing or not sender.typing_ms:
+            return nullcontext()
+        return self._composing(sender, to)
+
+    @property
+    def sends_unknown_again(self) -> bool:
+        return self._sends_unknown_again
+
+    async def aclose(self) -> None:
+        await self._finished(self._courtesies)
+        await self._client.aclose()
+        await self._elsewhere.aclose()
+
+    def _sender(self, key: ConversationKey) -> Sender | None:
+        account, slash, _ = key.account.rpartition("/")
+        return self._senders.get((key.channel, account if slash else ""))
+
+    @asynccontextmanager
+    async def _composing(self, sender: Sender, to: Recipient) -> AsyncIterator[None]:
+        typing = self._courtesy(self._type(sender, to))
+        try:
+            yield
+        finally:
+            typing.cancel()
+            stopped = sender.typing_stopped(to)
+            if stopped is not None:
+                self._courtesy(self._try(stopped, to))
+
+    async def _type(self, sender: Sender, to: Recipient) -> None:
+        while (call := sender.typing(to)) is not None:
+            await self._try(call, to)
+            await self._clock.sleep(sender.typing_ms)
+
+    async def _try(self, call: Call, to: Recipient) -> None:
+        """A courtesy that fails is no reason to fail the answer, nor to try again."""
+        facts: dict[str, Any] = {"action": "type", "channel": to.key.channel}
+        try:
+            status = (await self._made(call)).status
+        except (FateUnknown, SendFailed) as error:
+            log.debug("The typing indicator failed", extra=facts | {"error": type(error).__name__})
+        else:
+            if not 200 <= status < 300:
+                log.debug("The typing indicator was refused", extra=facts | {"status": status})
+
+    def _courtesy(self, doing: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(doing)
+        self._courtesies.add(task)
+        task.add_done_callback(self._courtesies.discard)
+        return task
+
+    async def _finished(self, tasks: set[asyncio.Task[None]]) -> None:
+        """An indicator that is being taken back may be; nobody waits long for that."""
+        if tasks:
+            await asyncio.wait(tasks, timeout=LAST_WORDS_S)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _made(self, call: Call) -> Response:
+        """What the platform answered. The words of errors are ours, since a URL may hold a token."""
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                return await self._exchange(call)
+        except NOT_SENT as error:
+            raise SendFailed(f"The platform could not be reached ({type(error).__name__}).") from None
+        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as error:
+            why = f"within {self._timeout_ms} ms" if isinstance(error, TimeoutError) else f"({type(error).__name__})"
+            raise FateUnknown(f"The platform gave no answer {why}; the reply may have arrived or not.") from None
+
+    async def _exchange(self, call: Call) -> Response:
+        async with self._client.stream(call.method, call.url, content=call.body, headers=dict(call.headers)) as answer:
+            received = bytearray()
+            async for chunk in answer.aiter_raw():
+                received += chunk
+                if len(received) > LARGEST_BODY:
+                    break
+            return Response(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(received))

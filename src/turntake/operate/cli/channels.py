@@ -1,0 +1,78 @@
+"""`turntake channels`: every channel and account, what each still needs, and where its webhooks go."""
+
+from typing import Any
+
+from cyclopts import App
+
+from turntake.operate.channels import Account, accounts, webhook_url
+from turntake.operate.cli.flags import Json, Load, takes_settings
+from turntake.operate.cli.output import paint, say, say_json, table
+from turntake.operate.settings import Settings
+
+USES = {"verify": "receive", "reply": "reply", "listen": "listen"}
+
+app = App(
+    name="channels",
+    help_epilogue="""
+It takes the flags of `turntake serve`, calls nobody, and exits with 0 whatever
+it finds; `turntake doctor` also asks the platforms.
+
+Examples:
+
+    turntake channels                             as serve would start here
+    turntake channels --public-url https://x.org  the addresses to register
+    turntake channels --slack-accounts eu         what a second account needs
+    turntake channels --json                      for machines
+""",
+)
+
+
+@app.default
+@takes_settings
+def channels(load: Load, *, json: Json = False) -> None:
+    """List the channels: what each still needs, and the address for its webhooks."""
+    settings = load()
+    found = accounts(settings)
+    if json:
+        return say_json([_described(account, settings) for account in found])
+    for line in table(
+        ("CHANNEL", "STATUS", "WEBHOOK", "PAGE"),
+        [(a.label, a.status.partition(":")[0], webhook_url(a, settings), page(a)) for a in found],
+    ):
+        say(line)
+    _say_lacks(found)
+
+
+def page(account: Account) -> str:
+    """The page that explains the channel, if it is one of ours."""
+    kind = account.installed.channel
+    is_ours = kind is not None and kind.__module__.startswith("turntake.")
+    return f"docs/channels/{account.installed.name}.md" if is_ours else ""
+
+
+def _described(account: Account, settings: Settings) -> dict[str, Any]:
+    return {
+        "channel": account.installed.name,
+        "account": account.name,
+        "status": account.status,
+        "webhookUrl": webhook_url(account, settings),
+        "missing": account.missing,
+        "page": page(account),
+    }
+
+
+def _say_lacks(found: list[Account]) -> None:
+    lacks = [
+        (account.label, f"to {USES[use]}", ", ".join(names))
+        for account in found
+        for use, names in account.missing.items()
+    ]
+    faults = [f"{account.label} is {account.status}" for account in found if account.fault]
+    if lacks:
+        say()
+        for line in table(("CHANNEL", "LACKS", "VARIABLES TO SET"), lacks):
+            say(line)
+    if faults:
+        say()
+        for line in faults:
+            say(paint("red", line))

@@ -1,0 +1,106 @@
+"""What must be so in the life of a store, kept from its answers alone: the machine's memory of what it was told."""
+
+from collections import defaultdict
+
+from msgspec.structs import replace
+
+from turntake.rules.conversation import Conversation, Dead, Retry, Settlement
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message, as_said, in_order
+from turntake.rules.model import Append, Appended, Claim
+
+
+class Ledger:
+    """What must be so, kept from the answers alone and never read from the store.
+
+    What is open is known by its number, amendments and all; `sealed` are the numbers that a turn holds.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[ConversationKey, dict[int, Message]] = defaultdict(dict)
+        self.sealed: dict[ConversationKey, range] = {}
+        self.letters: dict[str, tuple[ConversationKey, tuple[Message, ...]]] = {}
+        self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
+        self.leases: dict[ConversationKey, tuple[int, int]] = {}
+        self.epochs: dict[ConversationKey, int] = defaultdict(int)
+        self.seen: dict[str, Claim] = {}
+        self.saved: set[str] = set()
+        self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
+
+    def knows(self, key: ConversationKey, message_id: str) -> bool:
+        ended = (ids for owner, ids, _ in self.ended.values() if owner == key)
+        open_ids = {message.id for message in self.open[key].values()}
+        return message_id in open_ids or any(message_id in ids for ids in ended)
+
+    def waiting(self, key: ConversationKey) -> tuple[Message, ...]:
+        """All that waits, amendments too."""
+        return tuple(self.open[key][seq] for seq in sorted(self.open[key]) if seq not in self.sealed.get(key, ()))
+
+    def among(self, key: ConversationKey, numbers: range) -> tuple[Message, ...]:
+        """What is open among these, which are all numbers of a turn."""
+        return tuple(self.open[key][seq] for seq in numbers)
+
+    def status(self, arrival: Append) -> str:
+        """What is to become of it."""
+        if arrival.message.is_amendment and not self.waiting(arrival.key):
+            return "ignored"
+        return "duplicate" if self.knows(arrival.key, arrival.message.id) else "buffered"
+
+    def appended(self, arrival: Append, answer: Appended, now: int) -> None:
+        key, message = arrival.key, arrival.message
+        assert answer.status == self.status(arrival)
+        if answer.status != "buffered":
+            return
+        self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
+        self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.max_wait_ms)
+        if answer.interrupted is not None:
+            assert not message.is_amendment, "an amendment stops no answer"
+            assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"
+            del self.leases[key], self.sealed[key]
+
+    def claimed(self, claim: Claim, lease_ms: int, now: int) -> None:
+        assert self.leases.get(claim.key, (0, now))[1] <= now, "nobody else's lease runs"
+        assert claim.epoch > self.epochs[claim.key]
+        self.epochs[claim.key] = claim.epoch
+        self.sealed[claim.key] = range(claim.turn.head, claim.turn.tail + 1)
+        assert claim.messages == in_order(as_said(self.among(claim.key, self.sealed[claim.key])))
+        before = self.seen.get(claim.turn.id)
+        if before is not None:
+            assert claim.messages == before.messages, "the same turn has the same messages"
+            assert claim.epoch > before.epoch
+            assert claim.turn.attempt >= before.turn.attempt + (not claim.turn.progress.is_final)
+        self.seen[claim.turn.id] = claim
+        self.leases[claim.key] = (claim.epoch, now + lease_ms)
+
+    def extended(self, claim: Claim, lease_ms: int, now: int) -> None:
+        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim extends"
+        self.leases[claim.key] = (claim.epoch, now + lease_ms)
+
+    def settled(self, claim: Claim, settlement: Settlement, now: int) -> None:
+        if claim.turn.id in self.ended:
+            return
+        assert self.leases[claim.key][0] == claim.epoch, "only the latest claim settles"
+        if isinstance(settlement, Retry):
+            self.leases[claim.key] = (claim.epoch, now)
+            return
+        del self.leases[claim.key]
+        self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=isinstance(settlement, Dead))
+
+    def end(self, key: ConversationKey, ended_id: str, numbers: range, now: int, is_letter: bool) -> None:
+        messages = self.among(key, numbers)
+        for message in messages:
+            del self.open[key][message.seq]
+        self.ended[ended_id] = (key, frozenset(message.id for message in messages), now)
+        if is_letter:
+            self.letters[ended_id] = (key, messages)
+
+    def retried(self, letter_id: str, conversation: Conversation) -> None:
+        key, messages = self.letters.pop(letter_id)
+        for seq, message in enumerate(messages, conversation.next_seq - len(messages)):
+            self.open[key][seq] = replace(message, seq=seq)
+        self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])
+
+    def forgotten(self, before: int) -> None:
+        for ended_id, (_, _, at) in list(self.ended.items()):
+            if at < before and ended_id not in self.letters:
+                del self.ended[ended_id]

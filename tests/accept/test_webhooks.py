@@ -1,0 +1,217 @@
+"""Platforms call: who is believed, what is stored, and what they hear."""
+
+import logging
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.accept.knocking import Knocking, body, said
+from tests.servers import talking
+from turntake import Rules, StoreUnavailable, TurnTake
+from turntake.accept.channel import Event
+from turntake.buffer.memory import MemoryStore
+from turntake.clock import SystemClock
+from turntake.rules.model import Appended
+
+PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
+WORD = {"x-word": "sesame"}
+CHANNELS = {("knock", ""): Knocking({"word": "sesame"}), ("knock", "sales"): Knocking({"word": "open"})}
+
+
+@pytest.fixture
+def turns() -> TurnTake:
+    return TurnTake("memory://", rules=PATIENT, role="accept")
+
+
+@pytest.fixture
+def client(turns: TurnTake) -> Iterator[httpx2.Client]:
+    with talking(turns, channels=CHANNELS) as client:
+        yield client
+
+
+def post(client: httpx2.Client, *events: Event, path: str = "/webhooks/knock", **headers: str) -> httpx2.Response:
+    return client.post(path, content=body(*events), headers=headers or WORD)
+
+
+def waiting(client: httpx2.Client) -> dict[str, list[str]]:
+    found = client.get("/v1/conversations").json()["conversations"]
+    details = [client.get(f"/v1/conversations/{each['conversationKey']}").json() for each in found]
+    return {detail["conversationKey"]: [m["text"] for m in detail["messages"]] for detail in details}
+
+
+def test_what_a_platform_says_waits(client: httpx2.Client) -> None:
+    response = post(client, said("hi"), said("are you open?"), said("hallo", conversation="ben", sender="ben"))
+    assert response.status_code == 200
+    assert waiting(client) == {
+        "default:knock:us:ann": ["hi", "are you open?"],
+        "default:knock:us:ben": ["hallo"],
+    }
+
+
+def test_a_redelivery_changes_nothing(client: httpx2.Client) -> None:
+    for _ in range(3):
+        assert post(client, said("hi")).status_code == 200
+    assert waiting(client) == {"default:knock:us:ann": ["hi"]}
+
+
+def test_kinds_that_share_an_id_are_told_apart(client: httpx2.Client) -> None:
+    post(client, said("hi", id="m1"), said("Go", kind="postback", id="m1"))
+    assert waiting(client) == {"default:knock:us:ann": ["hi", "Go"]}
+
+
+def test_a_forged_call_is_refused_and_nothing_of_it_is_kept(
+    client: httpx2.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "turntake"):
+        response = post(client, said("secret words"), **{"x-word": "guess"})
+    assert response.status_code == 401
+    assert response.json()["detail"] == "This is not the word."
+    assert waiting(client) == {}
+    assert "secret words" not in caplog.text
+    assert [record.message for record in caplog.records if record.name == "turntake"] == ["A webhook was refused"]
+
+
+def test_what_cannot_be_read_is_a_400(client: httpx2.Client) -> None:
+    response = client.post("/webhooks/knock", content=b"{", headers=WORD)
+    assert (response.status_code, response.json()["detail"]) == (400, "These are no events.")
+
+
+def test_what_is_no_message_is_acknowledged_and_ignored(client: httpx2.Client) -> None:
+    kinds = ("status", "echo", "reaction", "system", "unsupported", "something new")
+    assert post(client, *(said("no", kind=kind) for kind in kinds)).status_code == 200
+    assert waiting(client) == {}
+
+
+def test_a_blank_message_is_ignored(client: httpx2.Client) -> None:
+    assert post(client, said(" \u200b ", id="blank")).status_code == 200
+    assert waiting(client) == {}
+
+
+def test_an_event_without_a_conversation_is_acknowledged(client: httpx2.Client) -> None:
+    """A refusal would only have the platform send it again, for days."""
+    assert post(client, said("lost", conversation=""), said("hi")).status_code == 200
+    assert post(client, said("long", conversation="x" * 300)).status_code == 200
+    assert waiting(client) == {"default:knock:us:ann": ["hi"]}
+
+
+def test_an_unknown_channel_is_a_404_that_names_those_there_are(client: httpx2.Client) -> None:
+    response = client.post("/webhooks/nobody", content=b"")
+    assert response.status_code == 404
+    assert "/webhooks/knock, /webhooks/knock/sales" in response.json()["detail"]
+
+
+def test_each_account_has_its_own_secret_and_conversations(client: httpx2.Client) -> None:
+    assert post(client, said("hi"), path="/webhooks/knock/sales").status_code == 401
+    assert post(client, said("hi"), path="/webhooks/knock/sales", **{"x-word": "open"}).status_code == 200
+    post(client, said("hi"))
+    post(client, said("hi", account=""))
+    assert set(waiting(client)) == {
+        "default:knock:sales~2Fus:ann",
+        "default:knock:us:ann",
+        "default:knock:default:ann",
+    }
+
+
+def test_in_a_group_each_person_has_a_buffer(client: httpx2.Client) -> None:
+    ann, ben = (
+        said("hi", conversation="team", is_group=True),
+        said("ho", conversation="team", sender="ben", is_group=True),
+    )
+    post(client, ann, ben)
+    assert waiting(client) == {"default:knock:us:team:@ann": ["hi"], "default:knock:us:team:@ben": ["ho"]}
+
+
+def test_or_the_group_has_one_where_that_is_set(turns: TurnTake) -> None:
+    with talking(turns, channels=CHANNELS, groups="group") as client:
+        post(client, said("hi", is_group=True), said("ho", is_group=True, sender="ben"))
+        assert waiting(client) == {"default:knock:us:ann": ["hi", "ho"]}
+
+
+def test_a_thread_is_a_conversation_of_its_own(client: httpx2.Client) -> None:
+    post(client, said("hi"), said("there", thread="17.5"), said("ho", thread="17.5", is_group=True))
+    assert set(waiting(client)) == {
+        "default:knock:us:ann",
+        "default:knock:us:ann:17.5",
+        "default:knock:us:ann:17.5@ann",
+    }
+
+
+def test_typing_pushes_the_deadline_back_and_creates_nothing(client: httpx2.Client) -> None:
+    post(client, said("", kind="typing", ttl_ms=90_000, id=""))
+    assert waiting(client) == {}
+    post(client, said("hi"), said("", kind="typing", ttl_ms=90_000, id=""))
+    (conversation,) = client.get("/v1/conversations").json()["conversations"]
+    assert conversation["reason"] == "activity"
+
+
+def test_an_edit_changes_what_waits_and_a_deletion_takes_it_away(client: httpx2.Client) -> None:
+    post(client, said("helo", id="1"), said("wrong", id="2"))
+    post(client, said("hello", kind="edit", target="1", id="e1"), said("", kind="delete", target="2", id="d1"))
+    assert waiting(client) == {"default:knock:us:ann": ["hello"]}
+
+
+def test_a_message_edited_twice_is_changed_twice(client: httpx2.Client) -> None:
+    """Some platforms give an edit no id but that of the message."""
+    post(client, said("one", id="1"))
+    for text in ("two", "three", "two"):
+        post(client, said(text, kind="edit", target="1", id="1", sent_at=len(text)))
+    assert waiting(client) == {"default:knock:us:ann": ["three"]}
+
+
+def test_times_that_no_calendar_has_are_left_out(client: httpx2.Client) -> None:
+    assert post(client, said("hi", sent_at=10**17), said("ho", sent_at=-5)).status_code == 200
+    assert waiting(client) == {"default:knock:us:ann": ["hi", "ho"]}
+
+
+def test_halves_of_characters_are_replaced(client: httpx2.Client) -> None:
+    raw = rb'[{"kind":"message","conversation":"ann","id":"1","text":"a\ud83d"}]'
+    assert client.post("/webhooks/knock", content=raw, headers=WORD).status_code in (200, 400)
+
+
+def test_the_url_is_the_one_that_the_platform_called(turns: TurnTake) -> None:
+    with talking(turns, channels=CHANNELS, public_url="https://bot.example/hooks/") as client:
+        assert post(client, path="/webhooks/knock?a=1&b=%20").text == (
+            "https://bot.example/hooks/webhooks/knock?a=1&b=%20"
+        )
+    with talking(turns, channels=CHANNELS) as client:
+        response = post(client, **WORD, host="tunnel.example")
+        assert response.text == "http://tunnel.example/webhooks/knock"
+        assert response.headers["content-type"] == "text/x-url"
+
+
+def test_no_api_key_is_asked_for_and_none_helps(turns: TurnTake) -> None:
+    with talking(turns, channels=CHANNELS, api_keys=["key"]) as client:
+        assert client.get("/v1/conversations").status_code == 401
+        assert post(client, said("hi")).status_code == 200
+        assert post(client, said("hi"), authorization="Bearer key").status_code == 401
+
+
+def test_a_long_webhook_is_taken_and_a_longer_one_is_not(turns: TurnTake) -> None:
+    with talking(turns, channels=CHANNELS) as client:
+        assert post(client, *(said("x" * 2_000, id=str(n)) for n in range(1_000))).status_code == 200
+    with talking(turns, channels=CHANNELS, max_webhook_bytes=2_000) as client:
+        assert post(client, said("x" * 2_000)).status_code == 413
+
+
+def test_a_process_that_only_works_sends_platforms_elsewhere() -> None:
+    async def answer(turn: object) -> None: ...
+
+    with talking(TurnTake("memory://", role="work", agent=answer), channels=CHANNELS) as client:
+        assert post(client, said("hi")).status_code == 503
+
+
+class Away(MemoryStore):
+    """A store that takes nothing at the moment."""
+
+    async def append(self, arrivals: object) -> list[Appended]:
+        raise StoreUnavailable
+
+
+def test_what_cannot_be_stored_is_a_503_and_comes_again() -> None:
+    away = Away(SystemClock())
+    with talking(TurnTake(away, rules=PATIENT, role="accept"), channels=CHANNELS) as client:
+        response = post(client, said("hi"), said("ho"))
+        assert response.status_code == 503
+        assert response.headers["retry-after"] == "1"
+        assert waiting(client) == {}

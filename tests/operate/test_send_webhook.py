@@ -1,0 +1,148 @@
+"""`turntake send --channel`: webhooks as the platforms would make them, which a real server believes."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from nacl.signing import SigningKey
+
+from tests.operate.serving import QUICK, Served, served
+from turntake.operate.cli import main
+
+SEED = bytes(range(32))
+SECRETS = {
+    "TURNTAKE_WHATSAPP_APP_SECRET": "a",
+    "TURNTAKE_WHATSAPP_VERIFY_TOKEN": "b",
+    "TURNTAKE_MESSENGER_APP_SECRET": "c",
+    "TURNTAKE_MESSENGER_VERIFY_TOKEN": "d",
+    "TURNTAKE_INSTAGRAM_APP_SECRET": "e",
+    "TURNTAKE_INSTAGRAM_VERIFY_TOKEN": "f",
+    "TURNTAKE_TWILIO_AUTH_TOKEN": "g",
+    "TURNTAKE_TELEGRAM_SECRET_TOKEN": "h",
+    "TURNTAKE_SLACK_SIGNING_SECRET": "i",
+    "TURNTAKE_DISCORD_PUBLIC_KEY": SigningKey(SEED).verify_key.encode().hex(),
+    "TURNTAKE_DISCORD_PRIVATE_KEY": SEED.hex(),
+    "TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0",
+    "TURNTAKE_TWILIO_ACCOUNTS": "sales",
+    "TURNTAKE_TWILIO_SALES_AUTH_TOKEN": "j",
+    "TURNTAKE_PUBLIC_URL": "https://bot.example/chat/",
+}
+AGENT = """
+async def answer(turn):
+    return f"{turn.conversation} said {turn.text!r}"
+"""
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("webhooks")
+    (folder / "parrot.py").write_text(AGENT)
+    with served(folder, *QUICK, "--agent", "parrot:answer", env=SECRETS) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Served) -> None:
+    """The settings here are the server's, its port among them."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
+        monkeypatch.delenv(name)
+    told(monkeypatch, SECRETS | {"TURNTAKE_PORT": server.url.rpartition(":")[2]})
+
+
+def told(monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str]) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("channel", ["whatsapp", "messenger", "instagram", "twilio", "telegram", "slack", "discord"])
+def test_the_server_believes_and_answers(capsys: Output, channel: str) -> None:
+    """Two webhooks, each signed as the platform does for the public address, and the answer to both."""
+    assert main(["send", "hi", "there", "--channel", channel, "--follow"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"accepted 2 webhooks at /webhooks/{channel}\n")
+    assert said.count("answered ") == said.count("said '")
+    assert "there'" in said
+    assert f"default:{channel}:" in said
+
+
+def test_the_generic_channel_takes_webhooks_if_asked(capsys: Output) -> None:
+    assert main(["send", "hi", "--webhook", "--sender", "ann"]) == 0
+    assert capsys.readouterr().out == 'accepted 1 webhook at /webhooks/generic\n  {"accepted":1,"ignored":0}\n'
+    assert main(["send", "hi", "--channel", "generic", "--conversation", "ann"]) == 0
+    assert capsys.readouterr().out.startswith("buffered 1 message\n")
+
+
+def test_an_account_is_called_at_its_own_address(capsys: Output) -> None:
+    assert (
+        main(["send", "hi", "--channel", "twilio", "--account", "sales", "--follow", "--sender", "+15550100999"]) == 0
+    )
+    said = capsys.readouterr().out
+    assert "accepted 1 webhook at /webhooks/twilio/sales" in said
+    assert "said 'hi'" in said
+    assert main(["conversations", "--channel", "twilio", "--json"]) == 0
+    keys = [c["conversationKey"] for c in json.loads(capsys.readouterr().out)["conversations"]]
+    assert any("sales~2F" in key and "+15550100999" in key for key in keys)
+
+
+def test_json_is_the_servers_own_words(capsys: Output) -> None:
+    assert main(["send", "hi", "--channel", "telegram", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"status": 200, "body": ""}]
+
+
+def test_a_wrong_secret_is_refused_in_the_servers_words(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_SLACK_SIGNING_SECRET", "wrong")
+    assert main(["send", "hi", "--channel", "slack"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("turntake: /webhooks/slack refused it with 401: ")
+    assert "is it turntake?" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unset", "says"),
+    [
+        (
+            ["--channel", "whatsapp"],
+            "TURNTAKE_WHATSAPP_APP_SECRET",
+            "must be signed: set TURNTAKE_WHATSAPP_APP_SECRET as",
+        ),
+        (["--webhook"], "TURNTAKE_GENERIC_SECRET", "Webhooks of generic must be signed: set TURNTAKE_GENERIC_SECRET"),
+        (["--channel", "discord"], "TURNTAKE_DISCORD_PRIVATE_KEY", "Only Discord can sign for its public key."),
+        (["--channel", "slack", "--account", "eu"], "", "There is no slack/eu; there are: discord, generic, "),
+        (["--channel", "pigeon", "--webhook"], "", "There is no pigeon; there are: discord, generic, "),
+        (
+            ["--channel", "slack", "--conversation", "x"],
+            "",
+            "--conversation is not for webhooks, where --sender decides",
+        ),
+        (["--channel", "slack", "--tenant", "x"], "", "--tenant is not for webhooks"),
+        (["--channel", "slack", "--topic", "x"], "", "--topic is not for webhooks"),
+        (["--channel", "slack", "--id", "x", "--follow"], "", "--id together with --follow is not for webhooks"),
+    ],
+)
+def test_mistakes_are_named(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, arguments: list[str], unset: str, says: str
+) -> None:
+    monkeypatch.delenv(unset, raising=False)
+    assert main(["send", "hi", *arguments]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_channel_that_was_told_nonsense(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_GENERIC_SCHEME", "rot13")
+    assert main(["send", "hi", "--webhook"]) == 2
+    assert "generic is broken: The scheme of" in capsys.readouterr().err
+
+
+def test_another_server_is_called_by_its_own_address(
+    server: Served, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its public address is not ours, so what is signed is the address that was named."""
+    elsewhere = {name: value for name, value in SECRETS.items() if name != "TURNTAKE_PUBLIC_URL"}
+    with served(tmp_path, *QUICK, env=elsewhere) as other:
+        assert main(["send", "hi", "--channel", "twilio", "--url", other.url]) == 0
+    assert capsys.readouterr().out.startswith("accepted 1 webhook at /webhooks/twilio\n")
