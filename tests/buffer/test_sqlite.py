@@ -453,6 +453,27 @@ async def test_long_lists_are_read_in_several_steps(
         assert len(await conversations_by_pages(store, Query(limit=1, state="collecting"))) == 1
 
 
+async def test_one_that_is_answered_while_it_is_listed_is_listed_once(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was seen among those that are due, and then among the idle ones."""
+    look = reader.SqliteReader._page
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        loop = asyncio.get_running_loop()
+
+        def page(self: reader.SqliteReader, query: Query, after: reader.Place) -> object:
+            found = look(self, query, after)
+            if after == reader.START:
+                asyncio.run_coroutine_threadsafe(store.settle(claim, Answered()), loop).result(5)
+            return found
+
+        monkeypatch.setattr(reader.SqliteReader, "_page", page)
+        ((_, conversation),) = (await store.history.conversations(Query())).items
+        assert conversation.state == "idle"
+
+
 async def test_forgetting_a_lot_takes_several_calls(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

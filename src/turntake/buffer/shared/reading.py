@@ -32,24 +32,24 @@ class SharedHistory(History):
         return [record for record in records if record]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """Walks the index; a filter may need many pages of it."""
-        matching: list[tuple[ConversationKey, Conversation]] = []
+        """Walks the index; a filter may need many pages of it. One that moves meanwhile is there once."""
+        matching: dict[ConversationKey, Conversation] = {}
         after = _start(query)
         last: Place = (None, "")
         while True:
             rows = await self._shelf.index(after, PAGE)
             for place, row in rows:
                 if place[0] is None and query.state not in ("", IDLE):
-                    return Page(tuple(matching))
+                    return Page(tuple(matching.items()))
                 key = ConversationKey.parse(place[1])
                 if not _matches(query, key, row.conversation):
                     continue
-                if len(matching) == query.limit:
-                    return Page(tuple(matching), cursor.written(last))
-                matching.append((key, row.conversation))
+                if len(matching) == query.limit and key not in matching:
+                    return Page(tuple(matching.items()), cursor.written(last))
+                matching[key] = row.conversation
                 last = place
             if len(rows) < PAGE:
-                return Page(tuple(matching))
+                return Page(tuple(matching.items()))
             after = rows[-1][0]
 
     async def forget(self, before: int) -> int:

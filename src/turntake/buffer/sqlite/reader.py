@@ -107,8 +107,11 @@ class SqliteReader:
         return Page(items, f"{found[limit - 1][0]}-{found[limit - 1][1]}" if len(found) > limit else "")
 
     def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """Pages through those with a deadline, then through the idle ones; a filter may need several pages."""
-        found: list[tuple[ConversationKey, Conversation]] = []
+        """Pages through those with a deadline, then through the idle ones; a filter may need several pages.
+
+        One that moves on meanwhile, from the first to the second, is there once, as it was seen last.
+        """
+        found: dict[ConversationKey, Conversation] = {}
         last: Place = START
         place: Place | None = cursor.read(query.cursor) if query.cursor else START
         while place is not None:
@@ -117,11 +120,11 @@ class SqliteReader:
                 parsed = ConversationKey.parse(key)
                 if query.tenant not in ("", parsed.tenant) or query.channel not in ("", parsed.channel):
                     continue
-                if len(found) == query.limit:
-                    return Page(tuple(found), cursor.written(last))
-                found.append((parsed, decode_conversation(body)))
+                if len(found) == query.limit and parsed not in found:
+                    return Page(tuple(found.items()), cursor.written(last))
+                found[parsed] = decode_conversation(body)
                 last = this
-        return Page(tuple(found))
+        return Page(tuple(found.items()))
 
     def _page(self, query: Query, after: Place) -> tuple[list[tuple[Place, str, bytes]], Place | None]:
         due_at, after_key = after
