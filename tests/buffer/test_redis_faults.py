@@ -16,6 +16,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from chaos.proxy import Proxy, proxying
 from tests.databases import ALWAYS, Cluster, Sentinel, Valkey, until
 from turntake import Rules
+from turntake.buffer.redis import claiming
 from turntake.buffer.redis import shelf as shelves
 from turntake.buffer.redis.scripts import FORGET, SWAP, TAKE
 from turntake.buffer.redis.shelf import RedisShelf
@@ -166,10 +167,10 @@ async def test_2_1_a_lost_offer_delays_the_claim_by_a_moment(
         proxy.drop_next_reply()
         return await TAKE(*args)
 
-    monkeypatch.setattr(shelves, "TAKE", offer_and_lose)
+    monkeypatch.setattr(claiming, "TAKE", offer_and_lose)
     claims = await store.claim(5, LEASE_MS)
-    monkeypatch.setattr(shelves, "TAKE", TAKE)
-    await clock.advance(shelves.RESERVED_MS)
+    monkeypatch.setattr(claiming, "TAKE", TAKE)
+    await clock.advance(claiming.RESERVED_MS)
     claims += await store.claim(5, LEASE_MS)
     assert [claim.epoch for claim in claims] == [1]
 

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.proxy import proxying
 from tests.databases import Cluster, Valkey
-from turntake.buffer.redis import shelf as shelves
+from turntake.buffer.redis import claiming
 from turntake.buffer.redis.shelf import RedisShelf
 from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.shared import reading
@@ -71,7 +71,7 @@ async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
 ) -> None:
     """A claim looks again while it has room; what it has by then must not wait for the end of its lease."""
     await say(store, "m1", rules=OFF)
-    look, looks = shelf_of(store)._due_before, []
+    look, looks = shelf_of(store)._claiming._due_before, []
 
     async def fails_later(*given: Any) -> Any:
         looks.append(given)
@@ -79,7 +79,7 @@ async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
             raise StoreUnavailable
         return await look(*given)
 
-    monkeypatch.setattr(shelf_of(store), "_due_before", fails_later)
+    monkeypatch.setattr(shelf_of(store)._claiming, "_due_before", fails_later)
     assert [ids_of(claim) for claim in await store.claim(5, LEASE_MS)] == [["m1"]]
     with pytest.raises(StoreUnavailable):
         await store.claim(5, LEASE_MS)
@@ -89,7 +89,7 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
     store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no failure of the turn's, and somebody else may have it at once."""
-    await store.append([Append(ANN, Message(f"m{number}"), MANY) for number in range(shelves.MESSAGES_OFFERED + 1)])
+    await store.append([Append(ANN, Message(f"m{number}"), MANY) for number in range(claiming.MESSAGES_OFFERED + 1)])
     await clock.advance(60_000)
 
     async def fails(*given: Any) -> Any:
@@ -99,7 +99,7 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
         patch.setattr(shelf_of(store), "messages", fails)
         assert await store.claim(1, LEASE_MS) == []
     claim = await take(store)
-    assert len(claim.messages) == shelves.MESSAGES_OFFERED + 1
+    assert len(claim.messages) == claiming.MESSAGES_OFFERED + 1
     assert claim.turn.failures == 0
 
 

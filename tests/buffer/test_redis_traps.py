@@ -21,9 +21,10 @@ from chaos.proxy import proxying
 from tests.databases import HOST, Valkey, until
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.redis import shelf as shelves
+from turntake.buffer.redis.claiming import RESERVED_MS
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.scripts import FORGET
-from turntake.buffer.redis.shelf import BEHIND_MS, RESERVED_MS, RedisShelf
+from turntake.buffer.redis.shelf import BEHIND_MS, RedisShelf
 from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.shared.draft import LOT_BITS
 from turntake.buffer.store import HORIZON_MS, Hint
@@ -636,7 +637,7 @@ async def test_s0_03_a_claimer_that_died_after_taking_costs_others_a_moment(
     """It had put the deadline off and wrote nothing: the next one finds the conversation as it was."""
     await say(store, "m1", rules=OFF)
     async with RedisStore.open(url, clock) as dying:
-        assert len(await shelf_of(dying)._take(shard_of(dying), [str(ANN)], clock.now())) == 1
+        assert len(await shelf_of(dying)._claiming._take(shard_of(dying), [str(ANN)], clock.now())) == 1
     assert await store.claim(5, LEASE_MS) == []
     assert await store.next_due() == clock.now() + RESERVED_MS
     await clock.advance(RESERVED_MS)
@@ -648,7 +649,7 @@ async def test_s0_03_a_claimer_that_died_after_taking_costs_others_a_moment(
 async def test_s0_18_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
     """Its deadline moved between looking and taking: it is not put off, and nobody's deadline changes."""
     answer = await say(store, "m1")
-    assert await shelf_of(store)._take(shard_of(store), [str(ANN)], clock.now()) == []
+    assert await shelf_of(store)._claiming._take(shard_of(store), [str(ANN)], clock.now()) == []
     assert await store.next_due() == answer.due_at
 
 

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from redis.asyncio import RedisCluster
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Place
+from turntake.buffer.redis.claiming import Claimed, Claiming, Decide, grouped, some
 from turntake.buffer.redis.client import CLUSTER_SHARDS, UNREACHABLE, Client, Options, connect, hang_up, options_of
 from turntake.buffer.redis.connections import database_of, mend
 from turntake.buffer.redis.drafts import Call
@@ -20,10 +20,10 @@ from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, place_of
 from turntake.buffer.redis.line import Line
 from turntake.buffer.redis.rebuild import Rebuild
-from turntake.buffer.redis.rows import Rows, messages_of, row_of, unavailable_on_error
-from turntake.buffer.redis.scripts import FORGET, SWAP, TAKE
+from turntake.buffer.redis.rows import Rows, unavailable_on_error
+from turntake.buffer.redis.scripts import FORGET, SWAP
 from turntake.buffer.shared.draft import Draft, Row
-from turntake.buffer.shared.shelf import PAGE, Due, Messages, Refusal, Shelf, TurnRow, refused
+from turntake.buffer.shared.shelf import PAGE, Messages, Refusal, Shelf, TurnRow, refused
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, StoreUnavailable
@@ -34,16 +34,9 @@ log = logging.getLogger("turntake")
 FORMAT = 1
 BEHIND_MS = 1_000
 LONGEST_BEHIND_MS = 60_000
-RESERVED_MS = 500
-UNREADABLE_MS = 60_000
-MESSAGES_OFFERED = 100
-CLAIM_ROUNDS = 10
-CLAIMED_AT_ONCE = 100
 RECONNECT_MS = 1_000
 NEVER = float("inf")
 
-Decide = Callable[[Due], Draft | None]
-Claimed = list[tuple[Due, Draft]]
 
 _decode_hint = msgspec.json.Decoder(Hint).decode
 _encode_hint = msgspec.json.Encoder().encode
@@ -76,6 +69,7 @@ class RedisShelf(Shelf):
                 self.lanes = await self._agree_on_shards()
                 self._rows = Rows(self._client, self._options.prefix, self.lanes)
                 self._rebuild = Rebuild(self._rows, self._options.prefix)
+                self._claiming = Claiming(self._line, self._rows, self._rebuild, self._swap_claims)
                 await self._set_clock()
         except BaseException:
             await self.close()
@@ -92,6 +86,10 @@ class RedisShelf(Shelf):
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         return await self._swap(lane, drafts, hint, self._options.wait)
 
+    async def _swap_claims(self, lane: int, drafts: Sequence[Draft]) -> list[Refusal | None]:
+        """Nobody is told of a claim, so no replica need have it: refused for want of one, it would hold for nobody."""
+        return await self._swap(lane, drafts, None, 0)
+
     async def _swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None, replicas: int) -> list[Refusal | None]:
         shard = self._rows.shards[lane]
         call, request = Call(shard, drafts), secrets.token_hex(8)
@@ -106,21 +104,14 @@ class RedisShelf(Shelf):
         if is_late:
             return [Refusal(draft.row, is_read=False) for draft in drafts]
         refusals: list[Refusal | None] = [None] * len(drafts)
-        for number, version, body, known in _grouped(answer, 2, 4):
+        for number, version, body, known in grouped(answer, 2, 4):
             refusals[number - 1] = refused(version, body, (id.decode() for id in known))
         added = sum(len(draft.added) for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
         self._count(lane, answer[0], answer[1], added)
         return refusals
 
     async def claim(self, limit: int, now: int, decide: Decide) -> Claimed:
-        """Asks again while others were quicker: what they took is out of the way by then."""
-        claims: Claimed = []
-        for _ in range(CLAIM_ROUNDS):
-            earliest = await self._due_before(now, min(limit, CLAIMED_AT_ONCE))
-            claims = await self._claim_some(earliest, now, decide)
-            if claims or not earliest:
-                break
-        return claims
+        return await self._claiming.claim(limit, now, decide)
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         return await self._rows.load(keys)
@@ -130,7 +121,9 @@ class RedisShelf(Shelf):
 
     async def next_due(self) -> int | None:
         with unavailable_on_error():
-            heads = await self._some(lambda shard: self._line.execute_command("ZRANGE", shard.due, 0, 0, "WITHSCORES"))
+            heads = await some(
+                self._rows.shards, lambda shard: self._line.execute_command("ZRANGE", shard.due, 0, 0, "WITHSCORES")
+            )
         earliest = min((float(score) for head in heads for score in head[1:]), default=NEVER)
         return None if earliest == NEVER else int(earliest)
 
@@ -222,13 +215,6 @@ class RedisShelf(Shelf):
             return [await ask(self._rows.shards[0])]
         return list(await asyncio.gather(*map(ask, self._rows.shards)))
 
-    async def _some(self, ask: Callable[[Shard], Any]) -> list[Any]:
-        """What every shard answers that can: one node of a cluster being down must not stop the others."""
-        if self.lanes == 1:
-            return [await ask(self._rows.shards[0])]
-        answers = await asyncio.gather(*map(ask, self._rows.shards), return_exceptions=True)
-        return _those_that_worked(answers, [])
-
     async def _write(self, keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
         if not replicas:
             return await SWAP(self._line, keys, args)
@@ -250,52 +236,6 @@ class RedisShelf(Shelf):
                 "The store lost messages that were acknowledged, as after a failover without WAIT",
                 extra={"action": "write", "shard": lane, "lost": lost},
             )
-
-    async def _due_before(self, now: int, limit: int) -> list[tuple[int, str]]:
-        """The lanes and keys of those that are due, earliest first."""
-        with unavailable_on_error():
-            parts = await self._some(
-                lambda shard: self._line.execute_command(
-                    "ZRANGE", shard.due, "-inf", now, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
-                )
-            )
-        due = sorted((float(s), name, lane) for lane, part in enumerate(parts) for name, s in _grouped(part, 0, 2))
-        return [(lane, name.decode()) for _, name, lane in due[:limit]]
-
-    async def _claim_some(self, earliest: list[tuple[int, str]], now: int, decide: Decide) -> Claimed:
-        by_lane: dict[int, list[str]] = defaultdict(list)
-        for lane, key in earliest:
-            by_lane[lane].append(key)
-        claiming = [self._claim(lane, keys, now, decide) for lane, keys in by_lane.items()]
-        parts = _those_that_worked(await asyncio.gather(*claiming, return_exceptions=True), [])
-        place = {key: place for place, (_, key) in enumerate(earliest)}
-        return sorted((pair for part in parts for pair in part), key=lambda pair: place[str(pair[0].key)])
-
-    async def _claim(self, lane: int, keys: list[str], now: int, decide: Decide) -> Claimed:
-        shard = self._rows.shards[lane]
-        offers = [(due, decide(due)) for due in await self._take(shard, keys, now)]
-        claims = [(due, draft) for due, draft in offers if draft]
-        if len(claims) < len(offers):
-            with unavailable_on_error():
-                await self._rebuild.conversations(shard, [str(due.key) for due, draft in offers if draft is None])
-        # Nobody is told of a claim, so no replica needs it; refused for want of one, it would hold a lease for nobody.
-        refusals = await self._swap(lane, [draft for _, draft in claims], None, 0) if claims else []
-        return [claim for claim, refusal in zip(claims, refusals, strict=True) if refusal is None]
-
-    async def _take(self, shard: Shard, keys: list[str], now: int) -> list[Due]:
-        names = [shard.due, *(shard.conversation(key) for key in keys)]
-        with unavailable_on_error():
-            answer = await TAKE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
-        offered = []
-        for number, version, body, first, payloads in _grouped(answer, 0, 5):
-            key = keys[number - 1]
-            try:
-                offered.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))
-            except (ValueError, msgspec.MsgspecError):
-                log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
-                with unavailable_on_error():
-                    await self._client.zadd(shard.due, {key: now + UNREADABLE_MS})
-        return offered
 
     async def _letters(self, shard: Shard, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         with unavailable_on_error():
@@ -323,19 +263,6 @@ class RedisShelf(Shelf):
         return int(await FORGET(self._client, keys, args)) if len(args) > 1 else 0
 
 
-def _grouped(answer: list[Any], first: int, size: int) -> Iterator[list[Any]]:
-    for place in range(first, len(answer), size):
-        yield answer[place : place + size]
-
-
 def _letter_order(row: TurnRow) -> tuple[int, str]:
     assert row.closed is not None
     return row.closed.at, row.id
-
-
-def _those_that_worked(answers: Sequence[Any], nothing: Any) -> list[Any]:
-    """`nothing` for those that failed, unless all did."""
-    failed = [answer for answer in answers if isinstance(answer, BaseException)]
-    if failed and len(failed) == len(answers):
-        raise failed[0]
-    return [nothing if isinstance(answer, BaseException) else answer for answer in answers]
