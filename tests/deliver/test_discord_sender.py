@@ -1,10 +1,12 @@
 """Answers that leave for Discord: into the channel or to the interaction, once, and what refusals come to."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.platforms.discord import TOKEN, DiscordApi, no
 from tests.platforms.server import Said
@@ -190,3 +192,9 @@ async def test_typing_is_shown_in_the_channel(api: DiscordApi) -> None:
 def test_after_a_command_discord_itself_shows_that_an_answer_comes(api: DiscordApi) -> None:
     assert sender(api).typing(to(token="token", type=COMMAND)) is None
     assert sender(api).typing(to(token="token", type=BUTTON)) is not None
+
+
+def test_a_reply_quotes_a_message_that_is_one(api: DiscordApi) -> None:
+    calls = [sender(api).send(replace(to(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
+    quoted = {"message_id": "34", "fail_if_not_exists": False}
+    assert [json.loads(call.body).get("message_reference") for call in calls] == [quoted, None, None]

@@ -11,7 +11,7 @@ from tests.platforms.server import Asked, Platform, Said, silence
 from tests.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
 from turntake.deliver.outbound import FateUnknown
-from turntake.deliver.reply import Replies
+from turntake.deliver.reply import Quotes, Replies
 from turntake.deliver.sender import Call, Recipient, Response, Sender, SendFailed
 from turntake.rules.message import Message
 from turntake.rules.model import TurnRecord
@@ -40,7 +40,8 @@ class Notes(Sender):
     typing_ms = 40
 
     def send(self, to: Recipient, text: str, reply_id: str) -> Call:
-        said = {"to": to.key.conversation, "text": text, "from": to.account, "thread": to.thread, "id": reply_id}
+        said: dict[str, str] = {"quoted": to.reply_to} if to.reply_to else {}
+        said |= {"to": to.key.conversation, "text": text, "from": to.account, "thread": to.thread, "id": reply_id}
         return Call(f"{self._given['api_base']}/notes", json.dumps(said).encode())
 
     def receipt(self, response: Response) -> str:
@@ -104,6 +105,22 @@ async def test_the_account_and_the_thread_are_those_of_the_conversation(board: B
     assert board.calls[0].json == {"to": "ann", "text": "hi", "from": "+49", "thread": "17.5", "id": "turn_1-0"}
     assert not out.leads_out(ConversationKey.of("ann", channel="notes", account="other/+49"))
     assert not out.leads_out(ConversationKey.of("ann", channel="elsewhere"))
+    await out.aclose()
+
+
+@pytest.mark.parametrize(
+    ("quotes", "topic", "quoted"),
+    [("groups", "", None), ("groups", "17.5@ann", "m1"), ("always", "", "m1"), ("never", "@ann", None)],
+)
+async def test_an_answer_in_a_group_quotes_what_it_answers(
+    board: Board, quotes: Quotes, topic: str, quoted: str | None
+) -> None:
+    """The first part alone, since the others follow it."""
+    out = Replies({("notes", ""): Notes({"api_base": board.url})}, quotes=quotes)
+    key = ConversationKey.of("team", channel="notes", topic=topic)
+    for index in range(2):
+        await out.send(Recipient(key, "turn_1", (Message("m0", "hey"), Message("m1", "hi"))), index, "hello")
+    assert [call.json.get("quoted") for call in board.calls] == [quoted, None]
     await out.aclose()
 
 

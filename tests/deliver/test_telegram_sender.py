@@ -1,10 +1,12 @@
 """Replies through Telegram, against an API that refuses what Telegram refuses."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from tests.platforms.server import Said
 from tests.platforms.telegram import TOKEN, TelegramApi, refusal
@@ -13,6 +15,9 @@ from turntake.deliver.reply import Replies
 from turntake.deliver.sender import Recipient, Response, SendFailed
 from turntake.deliver.telegram import TelegramSender
 from turntake.rules.message import Message
+
+
+QUOTE = {"reply_parameters": {"message_id": 10, "allow_sending_without_reply": True}}
 
 
 @pytest.fixture
@@ -57,15 +62,15 @@ async def test_a_long_reply_arrives_in_parts_and_in_order(api: TelegramApi) -> N
 @pytest.mark.parametrize(
     ("chat", "topic", "where"),
     [
-        ("-1002345678901", "5@4711", {"chat_id": -1002345678901, "message_thread_id": 5}),
-        ("-1002345678901", "@4711", {"chat_id": -1002345678901}),
+        ("-1002345678901", "5@4711", {"chat_id": -1002345678901, "message_thread_id": 5, **QUOTE}),
+        ("-1002345678901", "@4711", {"chat_id": -1002345678901, **QUOTE}),
         ("bc77/4711", "", {"chat_id": 4711, "business_connection_id": "bc77"}),
     ],
 )
 async def test_a_reply_goes_where_the_messages_came_from(
     api: TelegramApi, chat: str, topic: str, where: dict[str, object]
 ) -> None:
-    """Into the topic, and in the name of the business account."""
+    """Into the topic, in the name of the business account, and in a group with a quote."""
     await send(api, recipient(chat, topic))
     assert api.calls[0].json == {**where, "text": "hello"}
     assert len(api.sent) == 1
@@ -164,3 +169,10 @@ async def test_a_failure_that_may_pass_is_tried_again(api: TelegramApi, said: Sa
 def test_the_receipt_is_the_messages_id() -> None:
     body = b'{"ok": true, "result": {"message_id": 1001}}'
     assert TelegramSender({}).receipt(Response(200, {}, body)) == "1001"
+
+
+def test_a_reply_quotes_a_message_that_is_one(api: TelegramApi) -> None:
+    sender = TelegramSender(api.options)
+    calls = [sender.send(replace(recipient(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
+    quoted = {"message_id": 34, "allow_sending_without_reply": True}
+    assert [json.loads(call.body).get("reply_parameters") for call in calls] == [quoted, None, None]

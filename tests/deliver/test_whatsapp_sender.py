@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.platforms.meta import TOKEN, WhatsAppApi, made, refused, said
 from tests.platforms.server import Said
@@ -209,3 +210,9 @@ def test_metas_words_are_cut_and_on_one_line(api: WhatsAppApi) -> None:
         sender(api).receipt(said(refused(100, "long\n" * 500).body, 400))
     assert len(str(final.value)) < 500
     assert "\n" not in str(final.value)
+
+
+def test_a_reply_quotes_what_whatsapp_knows(api: WhatsAppApi) -> None:
+    quoting = [replace(to(), reply_to=id) for id in ("wamid.A1", "postback:7", "")]
+    bodies = [json.loads(sender(api).send(each, "hi", "turn_1-0").body) for each in quoting]
+    assert [body.get("context") for body in bodies] == [{"message_id": "wamid.A1"}, None, None]

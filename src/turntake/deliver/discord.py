@@ -33,7 +33,7 @@ class DiscordSender(Sender):
         message: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
         asked = _interaction(to)
         if not asked:
-            message |= {"nonce": _nonce(reply_id), "enforce_nonce": True}
+            message |= {"nonce": _nonce(reply_id), "enforce_nonce": True} | _quote(to.reply_to)
             return self._call("POST", _channel(to, "messages"), message)
         webhook = f"/webhooks/{_part(asked['application_id'])}/{_part(asked['token'])}"
         if _is_deferred(asked) and reply_id.endswith("-0"):
@@ -60,6 +60,13 @@ class DiscordSender(Sender):
             headers["authorization"] = f"Bot {self._given['bot_token']}"
         written = b"" if body is None else msgspec.json.encode(body)
         return Call(f"{self._given['api_base'].rstrip('/')}{path}", written, headers, method)
+
+
+def _quote(message_id: str) -> dict[str, Any]:
+    """A message that is gone by now is not quoted, and the reply is sent all the same."""
+    if not message_id.isdecimal():
+        return {}
+    return {"message_reference": {"message_id": message_id, "fail_if_not_exists": False}}
 
 
 def _interaction(to: Recipient) -> dict[str, Any]:

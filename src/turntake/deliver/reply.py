@@ -4,9 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
+from msgspec.structs import replace
 
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.exchange import LARGEST_BODY, client
@@ -19,6 +20,9 @@ log = logging.getLogger("turntake")
 
 LAST_WORDS_S = 1.0
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+Quotes = Literal["never", "groups", "always"]
+"""When the first part of an answer quotes the message that it answers."""
 
 Senders = Mapping[tuple[str, str], Sender]
 """By the channel's name and the account's, which is "" for the only or first one."""
@@ -35,6 +39,7 @@ class Replies(Outbound):
         timeout_ms: int = 15_000,
         shows_typing: bool = True,
         sends_unknown_again: bool = True,
+        quotes: Quotes = "groups",
         clock: Clock | None = None,
     ) -> None:
         self._senders = senders
@@ -42,6 +47,7 @@ class Replies(Outbound):
         self._timeout_ms = timeout_ms
         self._shows_typing = shows_typing
         self._sends_unknown_again = sends_unknown_again
+        self._quotes = quotes
         self._clock = clock or SystemClock()
         self._client = client({"accept": "application/json"})
         self._courtesies: set[asyncio.Task[None]] = set()
@@ -60,7 +66,8 @@ class Replies(Outbound):
         if sender is None:
             await self._elsewhere.send(to, index, text)
         else:
-            sender.receipt(await self._made(sender.send(to, text, f"{to.turn_id}-{index}")))
+            quoting = to if index else replace(to, reply_to=self._quoted(to))
+            sender.receipt(await self._made(sender.send(quoting, text, f"{to.turn_id}-{index}")))
 
     def composing(self, to: Recipient) -> AbstractAsyncContextManager[None]:
         sender = self._sender(to.key)
@@ -76,6 +83,11 @@ class Replies(Outbound):
         await self._finished(self._courtesies)
         await self._client.aclose()
         await self._elsewhere.aclose()
+
+    def _quoted(self, to: Recipient) -> str:
+        """In a group an answer says whom it answers; between two people that is clear."""
+        is_wanted = self._quotes == "always" or (self._quotes == "groups" and "@" in to.key.topic)
+        return to.last.id if is_wanted and to.last else ""
 
     def _sender(self, key: ConversationKey) -> Sender | None:
         account, slash, _ = key.account.rpartition("/")

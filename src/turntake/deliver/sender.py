@@ -37,11 +37,15 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Recipient(msgspec.Struct, frozen=True):
-    """Whom a turn's answer goes to: its conversation, and the messages that it answers, in order."""
+    """Whom a turn's answer goes to: its conversation, and the messages that it answers, in order.
+
+    `reply_to` is the id of the message to quote, if the reply is to quote one and the platform can.
+    """
 
     key: ConversationKey
     turn_id: str
     messages: tuple[Message, ...]
+    reply_to: str = ""
 
     @property
     def account(self) -> str:

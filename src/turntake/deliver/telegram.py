@@ -32,7 +32,7 @@ class TelegramSender(Sender):
     typing_ms = 4_000
 
     def send(self, to: Recipient, text: str, reply_id: str) -> Call:
-        return self._call("sendMessage", _chat(to) | {"text": text})
+        return self._call("sendMessage", _chat(to) | {"text": text} | _quote(to.reply_to))
 
     def receipt(self, response: Response) -> str:
         match object_in(response.body) or {}:
@@ -47,6 +47,13 @@ class TelegramSender(Sender):
     def _call(self, method: str, arguments: dict[str, Any]) -> Call:
         token = quote(self._given["bot_token"].strip(), safe=":")
         return Call(f"{self._given['api_base'].rstrip('/')}/bot{token}/{method}", msgspec.json.encode(arguments))
+
+
+def _quote(message_id: str) -> dict[str, Any]:
+    """A message that is gone by now is not quoted, and the reply is sent all the same."""
+    if not re.fullmatch(r"[0-9]{1,10}", message_id):
+        return {}
+    return {"reply_parameters": {"message_id": int(message_id), "allow_sending_without_reply": True}}
 
 
 def _chat(to: Recipient) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from turntake.deliver.meta import MetaSender
 from turntake.deliver.sender import Call, Recipient, Unit
 from turntake.errors import GiveUp
 
+WRITTEN = "wamid."
 BUSINESS_SCOPED = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
 
 
 class WhatsAppSender(MetaSender):
-    """Replies quote no message: a turn answers several at once, and a quote would single one out."""
+    """One business's numbers."""
 
     name = "WhatsApp"
     longest = 4096
@@ -22,18 +23,20 @@ class WhatsAppSender(MetaSender):
     typing_ms = 20_000
 
     def send(self, to: Recipient, text: str, reply_id: str) -> Call:
-        body = {
+        body: dict[str, Any] = {
             "messaging_product": "whatsapp",
             **_addressed(to),
             "type": "text",
             "text": {"body": text, "preview_url": False},
             "biz_opaque_callback_data": reply_id,
         }
+        if to.reply_to.startswith(WRITTEN):
+            body["context"] = {"message_id": to.reply_to}
         return self._call(self._path(to), body)
 
     def typing(self, to: Recipient) -> Call | None:
         """Shown for 25 s or until we answer; it also marks the messages as read. It can not be taken back."""
-        heard = next((message.id for message in reversed(to.messages) if message.id.startswith("wamid.")), "")
+        heard = next((message.id for message in reversed(to.messages) if message.id.startswith(WRITTEN)), "")
         if not heard or not self._number_id(to):
             return None
         shown = {"status": "read", "message_id": heard, "typing_indicator": {"type": "text"}}

@@ -73,6 +73,7 @@ def outbound_of(settings: Settings, accounts: list[Account]) -> Outbound:
         timeout_ms=settings("replies.timeout_ms"),
         shows_typing=settings("replies.typing"),
         sends_unknown_again=settings("replies.on_unknown") == "resend",
+        quotes=settings("replies.quote"),
     )
 
 

@@ -123,6 +123,13 @@ _OWN: tuple[Setting, ...] = (
         "What to do with a reply whose sending timed out: send it again, or count it as sent.",
     ),
     Setting("replies", "timeout_ms", Wait, 15_000, "How long a platform's API may take."),
+    Setting(
+        "replies",
+        "quote",
+        Literal["never", "groups", "always"],
+        "groups",
+        "When an answer quotes the message it answers, where the platform can.",
+    ),
     Setting("replies", "typing", bool, True, "Show a typing indicator while the agent works."),
     Setting("log", "level", Literal["debug", "info", "warning", "error"], "info", "The least that is worth a line."),
     Setting("log", "format", Literal["auto", "text", "json"], "auto", "auto: text on a terminal, else JSON lines."),
