@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 from turntake import ConfigurationError
 from turntake.accept.channel import Event, Forged, Request, Unreadable
 from turntake.accept.generic import Generic
+from turntake.accept.intake import key_of
 from turntake.clock import SystemClock
 from turntake.secret import secrets_in, signature, signing_key
 
@@ -317,12 +318,22 @@ def test_what_no_two_readers_agree_on_is_unreadable(member: bytes, why: str) -> 
         read(needed + b", " + member + b"}", webhook_id="msg_1")
 
 
-@pytest.mark.parametrize(
-    "name", ["conversation_id", "message_id", "sender", "reply_to", "thread", "account", "group_key"]
-)
+@pytest.mark.parametrize("name", ["conversation_id", "message_id", "sender", "reply_to", "thread", "group_key"])
 def test_an_id_is_256_bytes_at_most(name: str) -> None:
     assert read({**SAID, name: "é" * 128})
     assert complaint({**SAID, name: "é" * 129})
+
+
+def test_an_account_leaves_room_for_the_name_of_ours() -> None:
+    """Where we have several accounts, ours comes before it in the conversation's key."""
+    longest = {**SAID, "account": "é" * 95}
+    (event,) = read(longest)
+    assert key_of("generic", "n" * 64, event).account.endswith("é" * 95)
+    assert "`account` is longer than 190 bytes" in complaint({**SAID, "account": "é" * 96})
+
+
+def test_a_complaint_repeats_nothing() -> None:
+    assert "our secret" not in complaint({"type": "typing", "conversation_id": "c", "state": "our secret"})
 
 
 def test_a_conversation_is_printable() -> None:

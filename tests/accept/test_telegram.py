@@ -44,6 +44,20 @@ def test_only_the_token_itself_is_believed(given: str) -> None:
     Telegram({"secret_token": "sesame"}).verify(replace(request, headers={HEADER: "sesame"}), 0)
 
 
+def test_half_a_character_is_no_reason_to_have_the_rest_sent_again() -> None:
+    body = (
+        rb'{"update_id":1,"message":{"message_id":1,"chat":{"id":7,"type":"private"},"from":{"id":7},"text":"a\ud83d"}}'
+    )
+    (event,) = Telegram({}).events_in(Request("POST", URL, {}, body))
+    assert (event.kind, event.text) == ("message", "a\ufffd")
+
+
+def test_an_update_of_later_days_cannot_pass_for_an_event_of_ours() -> None:
+    assert {event_of({kind: {}}).kind for kind in ("typing", "stopped", "edit", "delete", "postback")} == {
+        "unsupported"
+    }
+
+
 def test_two_tokens_are_both_valid_during_a_rotation() -> None:
     for given in ("old", "new"):
         Telegram({"secret_token": "old,new"}).verify(Request("POST", URL, {HEADER: given}), 0)

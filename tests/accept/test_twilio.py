@@ -5,7 +5,7 @@ import hashlib
 import hmac
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from hypothesis import given
@@ -229,3 +229,17 @@ def test_a_sample_on_whatsapp_comes_to_a_whatsapp_sender() -> None:
     twilio.verify(request, 0)
     (event,) = twilio.events_in(request)
     assert (event.account, event.conversation) == ("whatsapp:+15005550006", "whatsapp:+4915112345678")
+
+
+@pytest.mark.parametrize("body", ["&" * 1_001, "Body=" + "x" * 262_144])
+def test_a_form_that_twilio_would_not_send_is_not_even_read(body: str) -> None:
+    """Only a form that was read can be verified, so strangers could keep us reading."""
+    parts = sorted(parse_qsl(body, keep_blank_values=True))
+    right = signature_of(URL.encode() + "".join(key + value for key, value in parts).encode())
+    assert not is_believed(signed(right, URL, body))
+
+
+def test_a_form_of_a_thousand_fields_is_read() -> None:
+    fields = {f"f{number:03}": "v" for number in range(1_000)}
+    right = signature_of(URL.encode() + "".join(key + value for key, value in fields.items()).encode())
+    assert is_believed(signed(right, URL, urlencode(fields)))

@@ -8,10 +8,12 @@ import pytest
 
 from tests.accept.knocking import Knocking, body, said
 from tests.servers import talking
-from turntake import Rules, StoreUnavailable, TurnTake
-from turntake.accept.channel import Event
+from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
+from turntake.accept.channel import Answer, Event, Request
+from turntake.accept.whatsapp import WhatsApp
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
+from turntake.deliver.sender import Recipient
 from turntake.rules.model import Appended
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
@@ -113,6 +115,34 @@ def test_each_account_has_its_own_secret_and_conversations(client: httpx2.Client
     }
 
 
+def test_no_name_at_a_platform_leads_into_another_account_of_ours(client: httpx2.Client) -> None:
+    """Whoever holds the secret of one account may name ours as they like, and still speaks only there."""
+    sales = {"x-word": "open"}
+    post(client, said("mine"), path="/webhooks/knock/sales", **sales)
+    post(client, said("nested", account="us/x"), path="/webhooks/knock/sales", **sales)
+    post(client, said("not yours", account="sales/us"), said("nor this", account="/sales/us"))
+    assert sorted(waiting(client).values()) == [["mine"], ["nested"], ["nor this"], ["not yours"]]
+
+
+def test_an_id_of_any_length_is_kept_in_a_length_that_every_store_takes(client: httpx2.Client) -> None:
+    long = "x" * 5_000
+    for _ in range(2):
+        post(client, said("helo", id=f"{long}1"), said("other", id=f"{long}2"))
+    assert waiting(client) == {"default:knock:us:ann": ["helo", "other"]}
+    post(client, said("hello", kind="edit", target=f"{long}1", id="e1"), said("", kind="delete", target=f"{long}2"))
+    detail = client.get("/v1/conversations/default:knock:us:ann").json()
+    assert [message["text"] for message in detail["messages"]] == ["hello"]
+    assert all(len(message["id"]) <= 1_024 for message in detail["messages"])
+
+
+def test_a_refusal_names_the_variables_of_the_account(turns: TurnTake) -> None:
+    channels = {("whatsapp", account): WhatsApp({}) for account in ("", "support-eu")}
+    with talking(turns, channels=channels) as client:
+        main, named = (client.post(f"/webhooks/whatsapp{end}").json()["detail"] for end in ("", "/support-eu"))
+    assert "TURNTAKE_WHATSAPP_APP_SECRET" in main
+    assert "TURNTAKE_WHATSAPP_SUPPORT_EU_APP_SECRET" in named
+
+
 def test_in_a_group_each_person_has_a_buffer(client: httpx2.Client) -> None:
     ann, ben = (
         said("hi", conversation="team", is_group=True),
@@ -178,6 +208,38 @@ def test_the_url_is_the_one_that_the_platform_called(turns: TurnTake) -> None:
         response = post(client, **WORD, host="tunnel.example")
         assert response.text == "http://tunnel.example/webhooks/knock"
         assert response.headers["content-type"] == "text/x-url"
+
+
+class Silent(Knocking):
+    def answer(self, request: Request) -> Answer:
+        return Answer(status=204)
+
+
+def test_an_answer_without_content_says_nothing_of_its_length(turns: TurnTake) -> None:
+    """HTTP forbids it with 204, and some proxies mind."""
+    with talking(turns, channels={("knock", ""): Silent({"word": "sesame"})}) as client:
+        response = post(client, said("hi"))
+    assert (response.status_code, response.headers.keys() & {"content-length", "transfer-encoding"}) == (204, set())
+
+
+def test_a_look_at_the_head_stores_nothing(client: httpx2.Client) -> None:
+    assert client.request("HEAD", "/webhooks/knock", headers=WORD).status_code == 405
+
+
+def test_an_id_of_the_platforms_cannot_pass_for_an_account_of_ours(client: httpx2.Client) -> None:
+    post(client, said("main", account="sales/us"))
+    post(client, said("sales", account="us"), path="/webhooks/knock/sales", **{"x-word": "open"})
+    keys = sorted(waiting(client))
+    assert keys == ["default:knock:sales~2Fus:ann", "default:knock:~2Fsales~2Fus:ann"]
+    whom = [Recipient(ConversationKey.parse(key), "turn", ()).account for key in keys]
+    assert whom == ["us", "sales/us"]
+
+
+def test_without_a_key_only_webhooks_pass_a_proxy(client: httpx2.Client) -> None:
+    """A proxy may call itself 127.0.0.1, whoever stands behind it."""
+    through = {"x-forwarded-for": "203.0.113.7"}
+    assert client.get("/v1/conversations", headers=through).status_code == 403
+    assert post(client, said("hi"), **WORD, **through).status_code == 200
 
 
 def test_no_api_key_is_asked_for_and_none_helps(turns: TurnTake) -> None:

@@ -247,3 +247,26 @@ NO_TIME: tuple[object, ...] = (
 @pytest.mark.parametrize("garbage", NO_TIME, ids=range(len(NO_TIME)))
 def test_anything_else_is_no_time(garbage: object) -> None:
     assert instant(garbage) is None
+
+
+def test_of_many_contacts_each_message_has_its_own() -> None:
+    """By either id; of several with the same one the first, and nobody for a message that names none of them."""
+    contacts = [
+        {"profile": {"name": name}, "wa_id": wa_id, "user_id": user_id}
+        for name, wa_id, user_id in [("Ada", "1", "US.1"), ("Ben", "2", "US.2"), ("Eve", "2", ""), ("", "", "")]
+    ]
+    ids: list[dict[str, Any]] = [
+        {"from": "1"},
+        {"from": "2"},
+        {"from": None, "from_user_id": "US.2"},
+        {"from": "3"},
+        {"from": None},
+    ]
+    events = [event for each in ids for event in read(text(**each), contacts=contacts)]
+    assert [event.metadata.get("profileName") for event in events] == ["Ada", "Ben", "Ben", None, None]
+
+
+def test_a_secret_may_be_any_bytes_that_an_environment_holds() -> None:
+    """Python reads a variable's byte that is no UTF-8 as half a surrogate pair."""
+    channel = WhatsApp({"app_secret": "old, k\udcff"})
+    channel.verify(posted(b"{}", x_hub_signature_256=signature(b"k\xff", b"{}").decode()), NOW)

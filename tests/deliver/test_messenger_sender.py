@@ -57,6 +57,13 @@ def test_typing_is_shown_and_taken_back_in_calls_of_its_own(api: MessengerApi) -
     assert (api.sent, writer.typing_ms) == ([], 15_000)
 
 
+def test_a_token_that_is_quoted_back_is_not_passed_on(api: MessengerApi) -> None:
+    """Errors are kept with the turn, and whoever may read turns may not read secrets."""
+    with pytest.raises(GiveUp, match="Malformed access token … ") as refusal:
+        sender(api).receipt(said(refused(190, f"Malformed access token {TOKEN}").body, 400))
+    assert TOKEN not in str(refusal.value)
+
+
 def test_a_closed_window_is_final_and_says_so(api: MessengerApi) -> None:
     api.closed.add(PSID)
     writer = sender(api)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
@@ -108,6 +109,15 @@ async def test_the_account_and_the_thread_are_those_of_the_conversation(board: B
     await out.aclose()
 
 
+@pytest.mark.parametrize(("account", "own"), [("us", "us"), ("sales/us", "us"), ("sales/a/b", "a/b"), ("/a/b", "a/b")])
+async def test_an_id_with_a_slash_is_still_one_id(board: Board, account: str, own: str) -> None:
+    """The first slash ends our account's name: what follows is the platform's."""
+    out = replies(board)
+    await out.send(Recipient(ConversationKey.of("ann", channel="notes", account=account), "turn_1", ()), 0, "hi")
+    assert [call.json["from"] for call in board.calls] == [own]
+    await out.aclose()
+
+
 @pytest.mark.parametrize(
     ("quotes", "topic", "quoted"),
     [("groups", "", None), ("groups", "17.5@ann", "m1"), ("always", "", "m1"), ("never", "@ann", None)],
@@ -147,13 +157,18 @@ async def test_the_platform_says_when_to_come_again(board: Board) -> None:
     assert board.sent == [("ann", "hello")]
 
 
-async def test_what_it_never_takes_becomes_a_dead_letter_with_its_words(board: Board) -> None:
+async def test_what_it_never_takes_becomes_a_dead_letter_with_its_words(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
     board.next.append(Said(403, {"error": "the window of 24 hours is closed"}))
 
     async def answer(turn: Turn) -> str:
         return "hello"
 
-    record = await answered(replies(board), answer)
+    with caplog.at_level(logging.WARNING, "turntake"):
+        record = await answered(replies(board), answer)
+    assert "given up" in caplog.text
+    assert "24 hours" not in caplog.text, "a platform's words may be a person's"
     assert record.status == "dead"
     assert record.closed is not None
     assert record.closed.error == "the window of 24 hours is closed"
@@ -195,6 +210,41 @@ async def test_a_platform_that_is_not_there_was_certainly_not_reached() -> None:
     await out.aclose()
 
 
+@pytest.fixture
+def wall() -> Iterator[int]:
+    """A port where connections are made and nobody ever says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+async def test_a_connection_that_is_never_finished_sent_nothing(wall: int) -> None:
+    """What times out before the reply was handed over is tried again, and never counts as sent."""
+    out = Replies({("notes", ""): Notes({"api_base": f"https://127.0.0.1:{wall}"})}, timeout_ms=150)
+    with pytest.raises(SendFailed, match="could not be reached"):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+
+
+async def test_a_reply_that_was_handed_over_may_have_arrived(wall: int) -> None:
+    out = Replies({("notes", ""): Notes({"api_base": f"http://127.0.0.1:{wall}"})}, timeout_ms=150)
+    with pytest.raises(FateUnknown):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+
+
+async def test_no_address_is_logged_since_it_may_hold_a_token(board: Board, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever embeds us may have every library's lines in their log."""
+    board.next.append(Said(body={"id": "n1"}))
+    out = Replies({("notes", ""): Notes({"api_base": f"{board.url}/bot-s3cret"})})
+    with caplog.at_level(logging.DEBUG):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+    assert board.calls[0].path == "/bot-s3cret/notes"
+    assert "s3cret" not in caplog.text
+
+
 async def test_a_cut_connection_leaves_the_fate_unknown(board: Board) -> None:
     with silence() as nothing:
         assert nothing.silent_until is not None
@@ -226,6 +276,25 @@ async def test_typing_that_fails_harms_nothing(board: Board) -> None:
         return "done"
 
     assert (await answered(replies(board, shows_typing=True), answer)).status == "answered"
+
+
+class Clumsy(Notes):
+    """Written by somebody who did not read what a typing indicator must not do."""
+
+    def typing(self, to: Recipient) -> Call:
+        raise GiveUp("no idea how")
+
+    def typing_stopped(self, to: Recipient) -> Call:
+        raise GiveUp("no idea how")
+
+
+async def test_typing_that_cannot_even_be_asked_for_harms_nothing(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        return "done"
+
+    record = await answered(Replies({("notes", ""): Clumsy({"api_base": board.url})}), answer)
+    assert record.status == "answered"
+    assert board.sent == [("ann", "done")]
 
 
 async def test_typing_is_not_shown_where_it_is_switched_off(board: Board) -> None:

@@ -16,7 +16,6 @@ from turntake.deliver.sender import Recipient, Response, SendFailed
 from turntake.deliver.telegram import TelegramSender
 from turntake.rules.message import Message
 
-
 QUOTE = {"reply_parameters": {"message_id": 10, "allow_sending_without_reply": True}}
 
 

@@ -243,6 +243,29 @@ def test_the_command_lists_channels(capsys: Output, monkeypatch: pytest.MonkeyPa
     assert "http://127.0.0.1:81/webhooks/whatsapp/sales" in capsys.readouterr().out
 
 
+def test_the_command_says_what_is_odd(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was misspelled, and that nobody can call an address of this machine."""
+    monkeypatch.setenv("TURNTAKE_WHATSAP_APP_SECRET", "s3cret")
+    assert main(["channels"]) == 0
+    said = capsys.readouterr().out
+    assert "TURNTAKE_WHATSAP_APP_SECRET is ignored: " in said
+    assert "did you mean TURNTAKE_WHATSAPP_APP_SECRET?" in said
+    assert said.endswith("Platforms cannot call these addresses: set TURNTAKE_PUBLIC_URL.\n")
+    assert main(["channels", "--public-url", "https://bot.example"]) == 0
+    assert "cannot call" not in capsys.readouterr().out
+
+
+def test_the_command_says_what_those_that_are_configured_lack(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them only as long as none is configured."""
+    assert main(["channels"]) == 0
+    assert "TURNTAKE_TWILIO_AUTH_TOKEN" in capsys.readouterr().out
+    monkeypatch.setenv("TURNTAKE_SLACK_BOT_TOKEN", "x")
+    assert main(["channels"]) == 0
+    said = capsys.readouterr().out
+    assert "TURNTAKE_SLACK_SIGNING_SECRET" in said
+    assert "TURNTAKE_TWILIO_AUTH_TOKEN" not in said
+
+
 def test_the_command_speaks_json(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNTAKE_SLACK_BOT_TOKEN", "xoxb-hidden")
     assert main(["channels", "--json"]) == 0

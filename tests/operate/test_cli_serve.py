@@ -57,6 +57,20 @@ def message(text: str, id: str = "1") -> dict[str, str]:
     return {"conversation": "ann", "id": id, "text": text}
 
 
+def test_what_a_channel_lacks_is_told_at_the_start(tmp_path: Path) -> None:
+    """Only what it needs: listening is a choice. Twilio needs the address that it signs as well."""
+    half = {"TURNTAKE_TELEGRAM_BOT_TOKEN": "1:a", "TURNTAKE_TWILIO_AUTH_TOKEN": "x"}
+    with served(tmp_path, env=half) as running:
+        lacks = {
+            line["channel"]: line["missing"] for line in running.log if line["message"] == "A channel is not ready"
+        }
+        (unset,) = [line["message"] for line in running.log if line["message"].startswith("Not set: ")]
+    assert lacks == {"telegram": "TURNTAKE_TELEGRAM_SECRET_TOKEN", "twilio": "TURNTAKE_TWILIO_ACCOUNT_SID"}
+    assert "TURNTAKE_PUBLIC_URL (Twilio signs it" in unset
+    with served(tmp_path, env=half | {"TURNTAKE_PUBLIC_URL": "https://bot.example"}) as running:
+        assert "TURNTAKE_PUBLIC_URL" not in str(running.log)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_polite_stop_loses_nothing(tmp_path: Path, number: int) -> None:
     """What was acknowledged before the stop is answered after the next start on the same file."""

@@ -61,7 +61,7 @@ class Every(Platform):
                 return Said(body={"ok": True, "result": {"url": self.webhook, "last_error_message": self.last_error}})
             case "GET", "/Accounts/AC1.json", given if given == basic:
                 return Said(body={"sid": "AC1", "friendly_name": "Bikes Inc"})
-            case "GET", "/users/@me", "Bot bot-hunter2":
+            case "GET", "/users/@me", "Bot bot-hunter2" if asked.headers["user-agent"].startswith("DiscordBot ("):
                 return Said(body={"id": "9", "username": "bikes"})
         return Said(404, {"message": f"no {asked.method} {asked.path}"})
 
@@ -164,17 +164,25 @@ async def test_without_credentials_nobody_is_asked(platform: Every) -> None:
 @pytest.mark.parametrize(
     ("said", "mark", "says"),
     [
-        (Said(200, {"ok": False, "error": "invalid_auth"}), "fail", "refuses our credentials: invalid_auth"),
+        (Said(200, {"ok": False, "error": "invalid_auth"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: invalid_auth"),
         (
             Said(401, {"error": {"message": "Malformed access token xoxb-hunter2", "code": 190}}),
             "fail",
             "access token …",
         ),
-        (Said(401, {"ok": False, "description": "Unauthorized"}), "fail", "refuses our credentials: Unauthorized"),
-        (Said(403, {"message": "401: Unauthorized", "code": 0}), "fail", "refuses our credentials: 401: Unauthorized"),
-        (Said(404, b"<html>"), "fail", "refuses our credentials: 404"),
-        (Said(302, {}, {"location": "https://elsewhere.example"}), "fail", "refuses our credentials: 302"),
-        (Said(200, b"[1]"), "fail", "refuses our credentials: 200"),
+        (
+            Said(401, {"ok": False, "description": "Unauthorized"}),
+            "fail",
+            "refuses TURNTAKE_SLACK_BOT_TOKEN: Unauthorized",
+        ),
+        (
+            Said(403, {"message": "401: Unauthorized", "code": 0}),
+            "fail",
+            "refuses TURNTAKE_SLACK_BOT_TOKEN: 401: Unauthorized",
+        ),
+        (Said(404, b"<html>"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 404"),
+        (Said(302, {}, {"location": "https://elsewhere.example"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 302"),
+        (Said(200, b"[1]"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 200"),
         (Said(200, {"ok": True}), "ok", "knows us as a valid account"),
         (Said(503, {}), "warn", "the platform answered 503; ask it again later"),
         (Said(429, {}), "warn", "the platform answered 429; ask it again later"),
@@ -187,6 +195,26 @@ async def test_the_platforms_own_words(platform: Every, said: Said, mark: str, s
     assert (check.mark, check.about) == (mark, "slack")
     assert check.says.endswith(says)
     assert "hunter2" not in check.says
+
+
+@pytest.mark.parametrize(
+    ("environ", "names"),
+    [
+        (WHATSAPP, "TURNTAKE_WHATSAPP_ACCESS_TOKEN or TURNTAKE_WHATSAPP_PHONE_NUMBER_ID"),
+        ({**WHATSAPP, "TURNTAKE_WHATSAPP_PHONE_NUMBER_ID": ""}, "TURNTAKE_WHATSAPP_ACCESS_TOKEN"),
+        (TWILIO, "TURNTAKE_TWILIO_ACCOUNT_SID or TURNTAKE_TWILIO_AUTH_TOKEN"),
+    ],
+)
+async def test_a_refusal_names_what_may_be_wrong(platform: Every, environ: dict[str, str], names: str) -> None:
+    platform.next.append(Said(401, {"message": "no"}))
+    (check,) = await asked(environ, platform)
+    assert check.says == f"the platform refuses {names}: no"
+
+
+async def test_several_variables_are_missing() -> None:
+    (check,) = await checks({"TURNTAKE_WHATSAPP_PHONE_NUMBER_ID": "1"} | OUTSIDE, is_offline=True)
+    names = "TURNTAKE_WHATSAPP_APP_SECRET and TURNTAKE_WHATSAPP_VERIFY_TOKEN"
+    assert check.says.startswith(f"every webhook is refused until {names} are set; ")
 
 
 async def test_a_platform_that_does_not_answer(platform: Every, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ import pytest
 from nacl.signing import SigningKey
 
 from tests.operate.serving import QUICK, Served, served
+from tests.platforms.server import silence
+from tests.platforms.telegram import TOKEN, TelegramApi
 from turntake.operate.cli import main
 
 SEED = bytes(range(32))
@@ -108,7 +110,7 @@ def test_a_wrong_secret_is_refused_in_the_servers_words(capsys: Output, monkeypa
         (
             ["--channel", "whatsapp"],
             "TURNTAKE_WHATSAPP_APP_SECRET",
-            "must be signed: set TURNTAKE_WHATSAPP_APP_SECRET as",
+            "must be signed: set TURNTAKE_WHATSAPP_APP_SECRET to",
         ),
         (["--webhook"], "TURNTAKE_GENERIC_SECRET", "Webhooks of generic must be signed: set TURNTAKE_GENERIC_SECRET"),
         (["--channel", "discord"], "TURNTAKE_DISCORD_PRIVATE_KEY", "Only Discord can sign for its public key."),
@@ -130,6 +132,34 @@ def test_mistakes_are_named(
     monkeypatch.delenv(unset, raising=False)
     assert main(["send", "hi", *arguments]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_reply_of_unknown_fate_is_pointed_out(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot = {"TURNTAKE_TELEGRAM_SECRET_TOKEN": "h", "TURNTAKE_TELEGRAM_BOT_TOKEN": TOKEN}
+    rash = {
+        "TURNTAKE_REPLIES_ON_UNKNOWN": "skip",
+        "TURNTAKE_REPLIES_TIMEOUT_MS": "200",
+        "TURNTAKE_REPLIES_TYPING": "false",
+    }
+    with TelegramApi() as telegram, silence() as nothing:
+        telegram.next.append(nothing)
+        environ = bot | rash | {"TURNTAKE_TELEGRAM_API_BASE": telegram.url}
+        with served(tmp_path, *QUICK, env=environ) as running:
+            told(monkeypatch, environ | {"TURNTAKE_PORT": running.url.rpartition(":")[2]})
+            assert main(["send", "hi", "--channel", "telegram", "--sender", "4711", "--follow"]) == 0
+    assert capsys.readouterr().out.endswith("whether it took that; it may not have arrived.\n")
+
+
+def test_a_name_that_is_nearly_a_channel_is_pointed_out(capsys: Output) -> None:
+    """It may be meant so: messages through the API may name any channel."""
+    assert main(["send", "hi", "--channel", "whatsap"]) == 0
+    hint, buffered, *_ = capsys.readouterr().out.splitlines()
+    assert hint.endswith("did you mean whatsapp?")
+    assert buffered == "buffered 1 message"
+    assert main(["send", "hi", "--channel", "pigeon"]) == 0
+    assert "did you mean" not in capsys.readouterr().out
 
 
 def test_a_channel_that_was_told_nonsense(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,7 @@ def deletion(seq: int, target: str, **more: Any) -> Message:
             id="the latest number",
         ),
         pytest.param((FIRST, edit(3, "m1", "1st"), deletion(4, "m1")), (), id="edited, then deleted"),
+        pytest.param((FIRST, deletion(3, "m1"), edit(4, "m1", "1st")), (), id="deleted, and an edit that came late"),
         pytest.param((edit(1, "m2", "2nd"), SECOND), (replace(SECOND, text="2nd"),), id="an edit that came first"),
         pytest.param((FIRST, edit(3, "m1", "1st"), edit(4, "a3", "x")), (replace(FIRST, text="1st"),), id="of an edit"),
         pytest.param((FIRST, edit(3, "m1", " \u200b")), (), id="blank after editing"),

@@ -145,4 +145,4 @@ class Channel(ABC):
 
 def keys_in(secret: str) -> list[bytes]:
     """The secrets in an option, which may be several during a rotation."""
-    return [part.strip().encode() for part in secret.split(",") if part.strip()]
+    return [part.strip().encode("utf-8", "surrogateescape") for part in secret.split(",") if part.strip()]

@@ -8,6 +8,7 @@ import logging
 import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
@@ -30,6 +31,7 @@ log = logging.getLogger("turntake")
 ON, OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"", "0", "off", "false", "no"})
 AGAIN_MS = 1_000
 AUTHORS = 10_000
+MOST_HEARD = 50_000
 """How many messages' authors are remembered: Discord does not say whose message was deleted."""
 INTENTS = ("guilds", "guild_messages", "guild_typing", "dm_messages", "dm_typing", "message_content")
 REFUSALS = {
@@ -71,7 +73,7 @@ class DiscordGateway(Listener):
         if self._is_on and not given.get("bot_token"):
             raise ConfigurationError("The gateway needs the bot's token: set TURNTAKE_DISCORD_BOT_TOKEN.")
         # Both outlive a connection: what was heard is told, whatever becomes of the connection.
-        self._heard: asyncio.Queue[str] = asyncio.Queue()
+        self._heard: asyncio.Queue[str] = asyncio.Queue(MOST_HEARD)
         self._untold: list[Event] = []
         self._own_id = ""
         self._authors: OrderedDict[str, str] = OrderedDict()
@@ -159,7 +161,8 @@ class Ear(discord.Client):
         logging.getLogger("discord.gateway").setLevel(logging.INFO)
 
     async def on_socket_raw_receive(self, written: str) -> None:
-        self._heard.put_nowait(written)
+        with suppress(asyncio.QueueFull):  # nobody takes what is heard, and has not for long
+            self._heard.put_nowait(written)
 
 
 async def _told(hear: Hear, events: list[Event]) -> None:

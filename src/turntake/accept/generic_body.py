@@ -6,7 +6,7 @@ Names may be written in snake_case or camelCase; what has no meaning here is pas
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,8 @@ from turntake.accept.channel import Event, Unreadable
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment
 
+ACCOUNT_BYTES = 190  # in a conversation's key, the name of our account may come before it
+STATES = ("start", "stop")
 SECONDS_BELOW = 100_000_000_000  # as milliseconds this would be 1973
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
@@ -48,9 +50,10 @@ class Item(msgspec.Struct, frozen=True):
     reply_to: Part | None = None
     group_key: Part = ""
     target: Part = ""
-    state: Literal["start", "stop"] = "start"
+    state: str = "start"
     ttl_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 0
     thread: Part = ""
+    is_group: bool = False
     account: Part = ""
     metadata: dict[str, Any] = {}
 
@@ -150,6 +153,8 @@ def _message(item: Item, id: str) -> Event:
 
 
 def _typing(item: Item, id: str) -> Event:
+    if item.state not in STATES:
+        raise ValueError(f"`state` is none of: {', '.join(STATES)}.")
     return _event(item, "typing" if item.state == "start" else "stopped", id=item.id or id)
 
 
@@ -200,6 +205,7 @@ def _event(item: Item, kind: str, *, id: str, target: str = "") -> Event:
         sent_at=None if item.timestamp is None else _sent_at(item.timestamp),
         reply_to=item.reply_to or None,
         thread=item.thread,
+        is_group=item.is_group,
         target=target,
         ttl_ms=item.ttl_ms,
         metadata={**item.metadata, "groupKey": item.group_key} if item.group_key else item.metadata,
@@ -211,8 +217,9 @@ def _miss(*names: str) -> NoReturn:
 
 
 def _check_bytes(name: str, id: Any) -> None:
-    if isinstance(id, str) and len(id.encode()) > ID_BYTES:
-        raise ValueError(f"`{name}` is longer than {ID_BYTES} bytes; send a shorter one or its hash.")
+    most = ACCOUNT_BYTES if name == "account" else ID_BYTES
+    if isinstance(id, str) and len(id.encode()) > most:
+        raise ValueError(f"`{name}` is longer than {most} bytes; send a shorter one or its hash.")
 
 
 def _sent_at(timestamp: str | int | float) -> int:

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from turntake.accept.channel import Option
 from turntake.accept.messenger import Messenger
-from turntake.accept.meta import APP_SECRET, VERIFY_TOKEN, api_base
+from turntake.accept.meta import VERIFY_TOKEN, api_base
 
 
 class Instagram(Messenger):
@@ -16,7 +16,7 @@ class Instagram(Messenger):
     product = "instagram"
     name = "instagram"
     options = (
-        APP_SECRET,
+        Option("app_secret", "The Instagram app's own secret, from its API setup: it signs webhooks.", use="verify"),
         VERIFY_TOKEN,
         Option("access_token", "The account's token, with instagram_business_manage_messages.", use="reply"),
         api_base("https://graph.instagram.com/v25.0"),

@@ -1,5 +1,6 @@
 """What platforms say becomes messages in the buffer, whichever way it came in."""
 
+import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -15,6 +16,8 @@ log = logging.getLogger("turntake")
 
 CHANGES = frozenset({"edit", "delete"})
 SIGNS = frozenset({"typing", "stopped"})
+LONGEST_ID = 1_024
+"""In bytes. Real ids are far shorter, and an index does not take any length."""
 
 Groups = Literal["person", "group"]
 """Who has a buffer in a group chat: each person, or the group."""
@@ -58,10 +61,11 @@ def key_of(channel: str, account: str, event: Event, *, by_person: bool = True) 
     """The conversation of an event. Raises ValueError if its parts cannot make a key."""
     own = event.account or "default"
     person = f"@{event.sender}" if event.is_group and by_person and event.sender else ""
+    # The first slash ends our account's name, which has none, so that no id at the platform can pass for it.
     return ConversationKey.of(
         event.conversation,
         channel=channel,
-        account=f"{account}/{own}" if account else own,
+        account=f"{account}/{own}" if account or "/" in own else own,
         topic=event.thread + person,
     )
 
@@ -69,16 +73,22 @@ def key_of(channel: str, account: str, event: Event, *, by_person: bool = True) 
 def message_of(event: Event) -> Message:
     is_change = event.kind in CHANGES
     return Message(
-        id=event.message_id,
+        id=_short(event.message_id),
         text=_whole(event.text),
         sender=event.sender,
         sent_at=event.sent_at if event.sent_at is not None and 0 <= event.sent_at <= LATEST_AT else None,
         attachments=event.attachments,
         reply_to=event.reply_to,
         metadata=event.metadata,
-        amends=event.target if is_change else None,
+        amends=_short(event.target) if is_change else None,
         is_deletion=event.kind == "delete",
     )
+
+
+def _short(id: str) -> str:
+    """The id, or if it is too long for a store, what it is known by instead."""
+    raw = id.encode("utf-8", "replace")
+    return id if len(raw) <= LONGEST_ID else f"hash:{hashlib.blake2s(raw).hexdigest()}"
 
 
 def _whole(text: str) -> str:

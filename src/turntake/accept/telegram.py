@@ -29,10 +29,13 @@ from turntake.accept.telegram_message import (
     topic_of,
     words,
 )
+from turntake.foreign import object_in
 
 TOKEN_HEADER = "x-telegram-bot-api-secret-token"
 NEW = frozenset({"message", "business_message"})
 EDITED = frozenset({"edited_message", "edited_business_message"})
+READ = frozenset({"postback", "edit", "delete", "typing", "stopped"})
+"""The kinds of event that mean something here, so that no update of later days may have their names."""
 
 TYPING = (
     Option("typing_api_id", "To see people type: the api_id from my.telegram.org.", use="listen", is_secret=False),
@@ -75,12 +78,9 @@ class Telegram(Channel):
             )
 
     def events_in(self, request: Request) -> list[Event]:
-        try:
-            update = msgspec.json.decode(request.body)
-        except (ValueError, RecursionError):
-            raise Unreadable("The body is not JSON; Telegram sends one update as a JSON object.") from None
-        if not isinstance(update, dict):
-            raise Unreadable("The body is no JSON object; Telegram sends one update as a JSON object.")
+        update = object_in(request.body)
+        if update is None:
+            raise Unreadable("The body is no JSON object in UTF-8; Telegram sends one update as such.")
         return list(self._events(update))
 
     def answer(self, request: Request) -> Answer:
@@ -107,7 +107,7 @@ class Telegram(Channel):
         elif kind == "message_reaction":
             yield self._reaction(said, update_id)
         else:
-            yield Event(kind=kind, account=self._bot, id=update_id)
+            yield Event(kind="unsupported" if kind in READ else kind, account=self._bot, id=update_id)
 
     def _message(self, update_kind: str, said: Thing) -> Event:
         id = id_of(said.get("message_id"))

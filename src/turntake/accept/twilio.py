@@ -20,6 +20,9 @@ TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 FORM = "application/x-www-form-urlencoded"
 INBOUND = frozenset({"", "received", "receiving"})
 SHORTEST_BASE64 = 60
+MOST_FIELDS = 1_000
+LONGEST_FORM = 262_144
+"""In bytes. A form must be read before anybody knows whose it is, so it may not take long to read."""
 
 # What an agent may want to know, beside what has a place of its own.
 METADATA = {
@@ -76,6 +79,8 @@ class Twilio(Channel):
         given = request.headers.get("x-twilio-signature", "").encode("utf-8", "replace")
         if not given:
             raise Forged("The request has no X-Twilio-Signature, so it is not Twilio's.")
+        if _is_form(request) and (len(request.body) > LONGEST_FORM or request.body.count(b"&") >= MOST_FIELDS):
+            raise Forged("The form is longer than any of Twilio's.")
         if not _is_covered(request):
             raise Forged("The body is no form and bodySHA256 is not its hash, so nothing vouches for it.")
         form = _signed_form(request)

@@ -14,6 +14,8 @@ from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
 
+NO_CONTENT = 204
+
 Channels = Mapping[tuple[str, str], Channel]
 """By the channel's name and the account's, which is "" for the only or first one."""
 
@@ -29,6 +31,8 @@ class Webhooks:
         self._intake = intake
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "HEAD":
+            raise Problem(405, "HEAD is not possible here.", headers={"Allow": "GET, POST"})
         parts: dict[str, str] = scope["path_params"]
         name, account = parts["channel"], parts.get("account", "")
         channel = self._channels.get((name, account))
@@ -45,8 +49,9 @@ class Webhooks:
             channel.verify(request, self._turns.clock.now())
             return channel.events_in(request)
         except Forged as error:
-            log.warning("A webhook was refused", extra=facts | {"reason": str(error)})
-            raise Problem(error.status, str(error)) from None
+            why = _for_account(str(error), name, account)
+            log.warning("A webhook was refused", extra=facts | {"reason": why})
+            raise Problem(error.status, why) from None
         except Unreadable as error:
             log.warning("A webhook could not be read", extra=facts | {"reason": str(error)})
             raise Problem(400, str(error)) from None
@@ -68,8 +73,14 @@ class Webhooks:
         return ", ".join("/webhooks/" + "/".join(filter(None, place)) for place in sorted(self._channels)) or "none"
 
 
+def _for_account(advice: str, name: str, account: str) -> str:
+    """The advice with the variables of a named account, which channels do not know of."""
+    own = f"TURNTAKE_{name}_".upper()
+    return advice.replace(own, f"{own}{account.replace('-', '_')}_".upper()) if account else advice
+
+
 async def _answered(send: Send, answer: Answer) -> None:
-    headers: list[Any] = [(b"content-length", b"%d" % len(answer.body))]
+    headers: list[Any] = [] if answer.status == NO_CONTENT else [(b"content-length", b"%d" % len(answer.body))]
     if answer.body:
         headers.append((b"content-type", answer.content_type.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -1,6 +1,6 @@
 """WhatsApp's Cloud API: its webhooks as events."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -24,6 +24,9 @@ REFERRAL = ("source_type", "source_id", "source_url", "headline", "body", "ctwa_
 INTERACTIVE = ("button_reply", "list_reply")
 MOST_CONTACTS = 20
 MOST_ITEMS = 50
+
+People = Mapping[str, dict[str, Any]]
+"""Contacts by id."""
 
 _SAMPLE_NUMBER_ID = "100000000000001"
 
@@ -78,7 +81,8 @@ def _events_in(field: str, value: Any) -> Iterator[Event]:
     account = text_at(value, "metadata", "phone_number_id")
     if field in ("", "messages"):
         messages, statuses = objects_at(value, "messages"), objects_at(value, "statuses")
-        yield from (_message(account, value, message) for message in messages)
+        people = _people_in(value)
+        yield from (_message(account, people, message) for message in messages)
         yield from (_status(account, status) for status in statuses)
         # Beside messages, errors explain one of them, which then is unsupported anyway.
         if not messages and not statuses:
@@ -87,8 +91,8 @@ def _events_in(field: str, value: Any) -> Iterator[Event]:
         yield from (_echo(account, echo) for echo in objects_at(value, "message_echoes"))
 
 
-def _message(account: str, value: Any, message: dict[str, Any]) -> Event:
-    contact = _contact_of(value, message)
+def _message(account: str, people: People, message: dict[str, Any]) -> Event:
+    contact = _contact_of(people, message)
     sender = text_at(message, "from") or _bsuid(message, contact) or text_at(contact, "wa_id")
     group, sent_at = text_at(message, "group_id"), instant(message.get("timestamp"))
     content = content_of(message)
@@ -109,13 +113,17 @@ def _message(account: str, value: Any, message: dict[str, Any]) -> Event:
     )
 
 
-def _contact_of(value: Any, message: dict[str, Any]) -> dict[str, Any]:
-    """The sender's contact: the one with the message's ids, or the only one if the message has none."""
+def _people_in(value: Any) -> People:
+    """The contacts by each of their ids; under "" the only one, whom a message without ids is from."""
     contacts = objects_at(value, "contacts")
-    ids = {text_at(message, "from"), text_at(message, "from_user_id")} - {""}
-    if not ids and len(contacts) == 1:
-        return contacts[0]
-    return next((c for c in contacts if ids & {text_at(c, "wa_id"), text_at(c, "user_id")}), {})
+    # The first of several with one id counts.
+    known = {text_at(c, name): c for c in reversed(contacts) for name in ("wa_id", "user_id")}
+    return known | {"": contacts[0] if len(contacts) == 1 else {}}
+
+
+def _contact_of(people: People, message: dict[str, Any]) -> dict[str, Any]:
+    ids = [id for name in ("from", "from_user_id") if (id := text_at(message, name))]
+    return next((people[id] for id in ids or [""] if id in people), {})
 
 
 def _bsuid(message: dict[str, Any], contact: dict[str, Any]) -> str:

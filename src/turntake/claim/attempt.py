@@ -42,6 +42,7 @@ class Attempt(Grip):
         self._recipient = Recipient(claim.key, claim.turn.id, claim.messages)
         self._progress = claim.turn.progress
         self._replied = 0
+        self._failed: tuple[str, ...] = ()
         self._turn_of_replies = asyncio.Lock()
         self._arrived: list[Message] = []
         self._is_over = False
@@ -96,7 +97,7 @@ class Attempt(Grip):
         """The answer is complete: a reply that the handler left under way comes before it or not at all."""
         async with self._turn_of_replies:
             parts = tuple(part for reply in replies for part in self._parts(reply))
-            self._progress = replace(self._progress, replies=self._progress.replies + parts, is_final=True)
+            self._progress = replace(self._progress, replies=self._progress.replies + parts, is_final=True, ends=())
             return await self._send_rest()
 
     async def _send_rest(self) -> Settlement:
@@ -124,7 +125,8 @@ class Attempt(Grip):
         unknown = (*(place for place in self._progress.unknown if place != index), index)
         facts = {"action": "send", "conversation": str(self.claim.key), "turn": self.claim.turn.id, "place": index}
         log.warning("A reply may have been sent or not", extra=facts)
-        await self._save(replace(self._progress, unknown=unknown))
+        sent = self._progress.sent if self._outbound.sends_unknown_again else index + 1
+        await self._save(replace(self._progress, sent=sent, unknown=unknown))
 
     async def _save(self, progress: Progress) -> None:
         if not await persistently(self._store.clock, lambda: self._store.save(self.claim, progress)):
@@ -135,20 +137,23 @@ class Attempt(Grip):
         turn, now = self.claim.turn, self._store.clock.now()
         message = storable(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
         if isinstance(error, RetryLater):
+            log.info("A turn is put off", extra=self._facts("postpone", error))
             return after_postponement(turn, self._rules, error.after_ms, message, now)
         if isinstance(error, GiveUp):
+            log.warning("A turn is given up; its dead letter says why", extra=self._facts("give up", error))
             return Dead("given up", storable(str(error))[:LONGEST_ERROR])
-        log.warning(
-            "A turn failed",
-            extra={
-                "action": "fail",
-                "conversation": str(self.claim.key),
-                "turn": self.claim.turn.id,
-                "attempt": self.claim.turn.attempt,
-                "error": type(error).__name__,
-            },
-        )
+        log.warning("A turn failed", extra=self._facts("fail", error))
         return after_failure(self._now_sending(turn), self._rules, message, now, random())
+
+    def _facts(self, action: str, error: Exception) -> dict[str, object]:
+        """For the log: never the error's words, which may be a person's or a platform's."""
+        return {
+            "action": action,
+            "conversation": str(self.claim.key),
+            "turn": self.claim.turn.id,
+            "attempt": self.claim.turn.attempt,
+            "error": type(error).__name__,
+        }
 
     def _now_sending(self, turn: SealedTurn) -> SealedTurn:
         """The turn as the store has it: once the answer was saved, its failures count from there."""
@@ -160,19 +165,35 @@ class Attempt(Grip):
             await self._save(self._progress)
 
     async def reply(self, text: str) -> None:
-        """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt sent is not sent again."""
-        async with self._turn_of_replies:
-            for part in self._parts(text):
-                await self._reply(part)
+        """The `n`-th reply of an attempt is the `n`-th of the turn: what an earlier attempt said stands as it said it,
+        and only what has not left of that is sent.
 
-    async def _reply(self, part: str) -> None:
-        place = self._replied + 1
-        if place > self._progress.sent:
-            is_known = place <= len(self._progress.replies)
-            replies = self._progress.replies if is_known else (*self._progress.replies, part)
-            await self._save(replace(self._progress, replies=replies))
-            await self._send(self._progress.sent)
-        self._replied = place
+        After one that failed, the same words are that reply once more; other words are the next one.
+        """
+        async with self._turn_of_replies:
+            if self._progress.is_final:
+                raise ClaimLost("The answer is complete: await every `turn.reply` before you return.")
+            if parts := self._parts(text):
+                self._replied += self._failed not in ((), parts)
+                self._failed = parts
+                await self._reply(parts)
+                self._replied, self._failed = self._replied + 1, ()
+
+    async def _reply(self, parts: tuple[str, ...]) -> None:
+        progress, ends = self._progress, self._ends
+        if self._replied == len(ends):
+            ends = (*ends, len(progress.replies) + len(parts))
+            progress = replace(progress, replies=progress.replies + parts, ends=ends)
+        unsent = range(progress.sent, ends[self._replied])
+        if unsent:
+            await self._save(progress)
+        for index in unsent:
+            await self._send(index)
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        """Where each of the handler's own replies ends. The release before this one kept every reply in one part."""
+        return self._progress.ends or tuple(range(1, len(self._progress.replies) + 1))
 
     def _parts(self, reply: str) -> tuple[str, ...]:
         """The reply as the channel takes it. Each part is saved by itself, so that none is sent twice."""

@@ -1,7 +1,10 @@
 """One signed HTTP request and its answer, within limits: no redirects, a bounded size, a bounded total time."""
 
 import asyncio
-from collections.abc import Container, Mapping
+import logging
+from collections.abc import AsyncIterator, Container, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import version
@@ -88,13 +91,35 @@ class Exchange:
         await self._client.aclose()
 
     async def _exchange(self, body: bytes, headers: dict[str, str]) -> Response:
-        async with self._client.stream("POST", self._url, content=body, headers=headers) as answer:
+        request = self._client.build_request("POST", self._url, content=body, headers=headers)
+        async with answer_to(request, self._client) as answer:
             received = bytearray()
             async for chunk in answer.aiter_raw():
                 received += chunk
                 if len(received) > LARGEST_BODY:
                     return Response(answer.status_code, answer.headers, bytes(received[:LARGEST_BODY]), is_cut=True)
             return Response(answer.status_code, answer.headers, bytes(received))
+
+
+@asynccontextmanager
+async def answer_to(request: httpx2.Request, by: httpx2.AsyncClient) -> AsyncIterator[httpx2.Response]:
+    """The answer as it comes in. Its address is kept out of the client's own log, since it may hold a token."""
+    mark = _is_ours.set(True)
+    try:
+        answer = await by.send(request, stream=True)
+    finally:
+        _is_ours.reset(mark)
+    try:
+        yield answer
+    finally:
+        await answer.aclose()
+
+
+_is_ours = ContextVar("turntake_is_ours", default=False)
+
+
+def _is_loggable(record: logging.LogRecord) -> bool:
+    return not _is_ours.get()
 
 
 def checked(url: str) -> str:
@@ -125,6 +150,7 @@ def retry_after_ms(header: str | None, now: int, default_ms: int) -> int:
 
 def client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
     """A client whose connections are kept, for requests that bring their own time limits."""
+    logging.getLogger("httpx2").addFilter(_is_loggable)
     # Compression is not offered: a small body may unpack to a huge one. No cookies: they would tie turns together.
     return httpx2.AsyncClient(
         headers={"user-agent": f"turntake/{version('turntake')}", "accept-encoding": "identity", **headers},

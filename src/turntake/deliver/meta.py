@@ -78,16 +78,20 @@ class MetaSender(Sender):
         """The id of the message that was taken, in the answer to it; "" if there is none."""
 
     def _call(self, path: str, body: Mapping[str, Any]) -> Call:
-        # While two tokens are configured for a rotation, the first is the one that is valid now.
-        token = self._given["access_token"].partition(",")[0].strip()
-        headers = {"content-type": "application/json", "authorization": f"Bearer {token}"}
+        headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
         return Call(f"{self._given['api_base'].rstrip('/')}/{path}", msgspec.json.encode(body), headers)
+
+    @property
+    def _token(self) -> str:
+        """While two are configured for a rotation, the first is the one that is valid now."""
+        return self._given["access_token"].partition(",")[0].strip()
 
     def _error(self, response: Response, said: Mapping[str, Any]) -> Exception:
         failure = failure_in(said)
         if failure is None:
             return _wordless(self.name, response)
-        what = f"{self.name} answered {response.status}: {failure}"
+        # Meta quotes a token that it cannot read.
+        what = f"{self.name} answered {response.status}: {failure}".replace(self._token, "…")
         if response.status == 429 or failure.codes & THROTTLED.keys():
             return RetryLater(pause_s(response, failure.code), what)
         if response.status >= 500 or failure.is_transient or not failure.codes & (FINAL | WINDOW):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import httpx2
 from msgspec.structs import replace
 
 from turntake.clock import Clock, SystemClock
-from turntake.deliver.exchange import LARGEST_BODY, client
+from turntake.deliver.exchange import LARGEST_BODY, answer_to, client
 from turntake.deliver.outbound import FateUnknown, Kept, Outbound
 from turntake.deliver.sender import Call, Recipient, Response, Sender, SendFailed
 from turntake.deliver.split import split
@@ -19,7 +19,7 @@ from turntake.rules.key import ConversationKey
 log = logging.getLogger("turntake")
 
 LAST_WORDS_S = 1.0
-NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+HANDED_OVER = "http11.send_request_body.started"
 
 Quotes = Literal["never", "groups", "always"]
 """When the first part of an answer quotes the message that it answers."""
@@ -50,7 +50,7 @@ class Replies(Outbound):
         self._quotes = quotes
         self._clock = clock or SystemClock()
         self._client = client({"accept": "application/json"})
-        self._courtesies: set[asyncio.Task[None]] = set()
+        self._courtesies: set[asyncio.Task[object]] = set()
 
     def leads_out(self, key: ConversationKey) -> bool:
         return self._sender(key) is not None or self._elsewhere.leads_out(key)
@@ -90,8 +90,8 @@ class Replies(Outbound):
         return to.last.id if is_wanted and to.last else ""
 
     def _sender(self, key: ConversationKey) -> Sender | None:
-        account, slash, _ = key.account.rpartition("/")
-        return self._senders.get((key.channel, account if slash else ""))
+        name, slash, _ = key.account.partition("/")
+        return self._senders.get((key.channel, name if slash else ""))
 
     @asynccontextmanager
     async def _composing(self, sender: Sender, to: Recipient) -> AsyncIterator[None]:
@@ -100,33 +100,32 @@ class Replies(Outbound):
             yield
         finally:
             typing.cancel()
-            stopped = sender.typing_stopped(to)
-            if stopped is not None:
-                self._courtesy(self._try(stopped, to))
+            self._courtesy(self._try(sender.typing_stopped, to))
 
     async def _type(self, sender: Sender, to: Recipient) -> None:
-        while (call := sender.typing(to)) is not None:
-            await self._try(call, to)
+        while await self._try(sender.typing, to):
             await self._clock.sleep(sender.typing_ms)
 
-    async def _try(self, call: Call, to: Recipient) -> None:
-        """A courtesy that fails is no reason to fail the answer, nor to try again."""
+    async def _try(self, courtesy: Callable[[Recipient], Call | None], to: Recipient) -> bool:
+        """Whether there is such a call. One that fails is no reason to fail the answer."""
         facts: dict[str, Any] = {"action": "type", "channel": to.key.channel}
         try:
-            status = (await self._made(call)).status
-        except (FateUnknown, SendFailed) as error:
+            call = courtesy(to)
+            status = 200 if call is None else (await self._made(call)).status
+        except Exception as error:
             log.debug("The typing indicator failed", extra=facts | {"error": type(error).__name__})
-        else:
-            if not 200 <= status < 300:
-                log.debug("The typing indicator was refused", extra=facts | {"status": status})
+            return True
+        if not 200 <= status < 300:
+            log.debug("The typing indicator was refused", extra=facts | {"status": status})
+        return call is not None
 
-    def _courtesy(self, doing: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.create_task(doing)
+    def _courtesy(self, doing: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        task: asyncio.Task[object] = asyncio.create_task(doing)
         self._courtesies.add(task)
         task.add_done_callback(self._courtesies.discard)
         return task
 
-    async def _finished(self, tasks: set[asyncio.Task[None]]) -> None:
+    async def _finished(self, tasks: set[asyncio.Task[object]]) -> None:
         """An indicator that is being taken back may be; nobody waits long for that."""
         if tasks:
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
@@ -136,17 +135,31 @@ class Replies(Outbound):
 
     async def _made(self, call: Call) -> Response:
         """What the platform answered. The words of errors are ours, since a URL may hold a token."""
+        steps: list[str] = []
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                return await self._exchange(call)
-        except NOT_SENT as error:
-            raise SendFailed(f"The platform could not be reached ({type(error).__name__}).") from None
+                return await self._exchange(call, steps)
         except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as error:
             why = f"within {self._timeout_ms} ms" if isinstance(error, TimeoutError) else f"({type(error).__name__})"
+            if HANDED_OVER not in steps:
+                raise SendFailed(f"The platform could not be reached {why}.") from None
             raise FateUnknown(f"The platform gave no answer {why}; the reply may have arrived or not.") from None
 
-    async def _exchange(self, call: Call) -> Response:
-        async with self._client.stream(call.method, call.url, content=call.body, headers=dict(call.headers)) as answer:
+    async def _exchange(self, call: Call, steps: list[str]) -> Response:
+        """`steps` tell, in the end, how far it came."""
+
+        async def note(step: str, facts: object) -> None:
+            steps.append(step)
+
+        request = self._client.build_request(
+            call.method,
+            call.url,
+            content=call.body,
+            headers=dict(call.headers),
+            timeout=httpx2.Timeout(None, connect=self._timeout_ms / 2_000),
+            extensions={"trace": note},
+        )
+        async with answer_to(request, self._client) as answer:
             received = bytearray()
             async for chunk in answer.aiter_raw():
                 received += chunk

@@ -50,7 +50,8 @@ class Recipient(msgspec.Struct, frozen=True):
     @property
     def account(self) -> str:
         """Our side's id as the platform writes it; "" if the platform named none."""
-        _, _, own = self.key.account.rpartition("/")
+        name, slash, rest = self.key.account.partition("/")
+        own = rest if slash else name
         return "" if own == "default" else own
 
     @property

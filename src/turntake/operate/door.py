@@ -13,6 +13,9 @@ from turntake.errors import ConfigurationError
 from turntake.service import TurnTake
 
 Headers = dict[bytes, bytes]
+FORWARDED = frozenset(
+    (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
+)
 
 
 class Door:
@@ -91,6 +94,8 @@ def refuse_strangers(headers: Headers, client: tuple[str, int] | None) -> None:
     host = headers.get(b"host", b"")
     if (host and not is_local_authority(host)) or (client and client[0] and not is_loopback(client[0])):
         raise Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
+    if not FORWARDED.isdisjoint(headers):
+        raise Problem(403, "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS.")
     origin = headers.get(b"origin")
     if origin is not None and origin.partition(b"://")[2] != host:
         raise Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")

@@ -2,21 +2,24 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from turntake.checks import Check
+from turntake.deliver.discord import AGENT as DISCORD_AGENT
 from turntake.deliver.sender import Call, Response
 from turntake.operate.channels import Account, accounts, webhook_url
-from turntake.operate.settings import BY_KEY, Settings
+from turntake.operate.settings import BY_KEY, Settings, option_settings
 
 ASK_S = 5.0
 EXCERPT = 200
 TELEGRAM_PORTS = frozenset({443, 80, 88, 8443})
 PUBLIC_URL = BY_KEY["public_url"].env
+ASKED_WITH = frozenset({"auth_token", "phone_number_id"})
+"""Options that a platform is asked with, besides those for replies."""
 
 Problem = tuple[Literal["ok", "warn", "fail"], str]
 Options = Mapping[str, str]
@@ -46,9 +49,13 @@ def _lacks(account: Account) -> Iterator[Problem]:
     if account.fault:
         yield "fail", f"broken: {account.fault}"
     if not account.receives:
-        yield "fail", f"every webhook is refused until {' and '.join(missing['verify'])} is set"
+        yield "fail", f"every webhook is refused until {_are_set(missing['verify'])}"
     if "reply" in missing:
-        yield "warn", f"answers stay here until {' and '.join(missing['reply'])} is set"
+        yield "warn", f"answers stay here until {_are_set(missing['reply'])}"
+
+
+def _are_set(names: Sequence[str]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set"
 
 
 def _address(account: Account, settings: Settings) -> Iterator[Problem]:
@@ -83,7 +90,7 @@ async def ask(account: Account, settings: Settings) -> list[Check]:
     if question is None or account.fault or "reply" in account.missing:
         return []
     answered = await _answered(question(account.options))
-    found = [_known_to(answered)]
+    found = [_known_to(answered, _credentials(account))]
     if account.installed.name == "telegram" and found[0][0] == "ok":
         found.append(await _registered(account, settings))
     return [Check(mark, account.label, _without_secrets(account, says)) for mark, says in found]
@@ -114,7 +121,8 @@ def _twilio(options: Options) -> Call:
 
 
 def _discord(options: Options) -> Call:
-    return _get(options, "users/@me", {"authorization": f"Bot {options['bot_token']}"})
+    # Discord turns programs away that do not name themselves as its bots do.
+    return _get(options, "users/@me", {"authorization": f"Bot {options['bot_token']}", "user-agent": DISCORD_AGENT})
 
 
 QUESTIONS: Mapping[str, Callable[[Options], Call]] = {
@@ -153,14 +161,26 @@ async def _answered(call: Call) -> Response | str:
         return f"could not be asked ({type(error).__name__})"
 
 
-def _known_to(answered: Response | str) -> Problem:
+def _credentials(account: Account) -> str:
+    """The variables that a refusal may be about."""
+    section = ".".join(filter(None, account.place))
+    table = zip(account.installed.options, option_settings(section, account.installed.options), strict=True)
+    asked_with = [
+        setting.env
+        for option, setting in table
+        if (option.use == "reply" or option.name in ASKED_WITH) and account.options[option.name]
+    ]
+    return " or ".join(asked_with)
+
+
+def _known_to(answered: Response | str, credentials: str) -> Problem:
     if isinstance(answered, str):
         return "warn", f"the platform {answered}"
     said = _object(answered.body)
     if answered.status >= 500 or answered.status == 429:
         return "warn", f"the platform answered {answered.status}; ask it again later"
     if answered.status >= 300 or said.get("ok") is False or not said:
-        return "fail", f"the platform refuses our credentials: {_reason(said) or answered.status}"
+        return "fail", f"the platform refuses {credentials}: {_reason(said) or answered.status}"
     return "ok", f"the platform knows us as {_who(said) or 'a valid account'}"
 
 

@@ -93,7 +93,7 @@ def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -
 
 def _read_secret(name: str, path: str) -> str:
     try:
-        return " ".join(Path(path).read_text().split())
+        return ",".join(" ".join(line.split()) for line in Path(path).read_text().splitlines() if line.strip())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{name} = {path}: the file cannot be read ({_why(error)}).") from None
 

@@ -16,12 +16,15 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """How far the answer is: the replies saved, how many of them left, and whether there will be more.
 
     `unknown` are the places of those that were handed to a platform which never said whether it took them.
+    While there will be more, `ends` say where in `replies` each that the handler sent by itself ends: a long one leaves
+    in several parts.
     """
 
     replies: tuple[str, ...] = ()
     sent: int = 0
     is_final: bool = False
     unknown: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):

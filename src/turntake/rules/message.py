@@ -54,7 +54,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 def as_said(messages: Iterable[Message]) -> tuple[Message, ...]:
     """The messages as their senders left them: each changed by the amendments among them, which are not shown.
 
-    The latest amendment of a message stands, by number. Nobody amends what somebody else said, where both are known.
+    The latest edit of a message stands, by number, and a deletion for good: an edit that comes after it is only late.
+    Nobody amends what somebody else said, where both are known.
     """
     everything = tuple(messages)
     amendments = [message for message in everything if message.amends is not None]
@@ -76,7 +77,7 @@ def _as_left(message: Message, amendments: Iterable[Message]) -> Message | None:
     for amendment in own:
         if amendment.attachments:
             left = replace(left, attachments=amendment.attachments)
-    return None if own[-1].is_deletion or left.is_blank else left
+    return None if any(each.is_deletion for each in own) or left.is_blank else left
 
 
 def _is_by_one(message: Message, amendment: Message) -> bool:

@@ -7,9 +7,10 @@ from cyclopts import App
 from turntake.operate.channels import Account, accounts, webhook_url
 from turntake.operate.cli.flags import Json, Load, takes_settings
 from turntake.operate.cli.output import paint, say, say_json, table
-from turntake.operate.settings import Settings
+from turntake.operate.settings import BY_KEY, Settings
 
-USES = {"verify": "receive", "reply": "reply", "listen": "listen"}
+USES = {"verify": "to take webhooks", "reply": "to reply", "listen": "to listen (optional)"}
+PUBLIC_URL = BY_KEY["public_url"].env
 
 app = App(
     name="channels",
@@ -40,7 +41,8 @@ def channels(load: Load, *, json: Json = False) -> None:
         [(a.label, a.status.partition(":")[0], webhook_url(a, settings), page(a)) for a in found],
     ):
         say(line)
-    _say_lacks(found)
+    _say_lacks([account for account in found if account.is_configured] or found)
+    _say_odd(found, settings)
 
 
 def page(account: Account) -> str:
@@ -63,16 +65,22 @@ def _described(account: Account, settings: Settings) -> dict[str, Any]:
 
 def _say_lacks(found: list[Account]) -> None:
     lacks = [
-        (account.label, f"to {USES[use]}", ", ".join(names))
+        (account.label, USES[use], ", ".join(account.missing[use]))
         for account in found
-        for use, names in account.missing.items()
+        for use in USES
+        if use in account.missing
     ]
-    faults = [f"{account.label} is {account.status}" for account in found if account.fault]
     if lacks:
         say()
         for line in table(("CHANNEL", "LACKS", "VARIABLES TO SET"), lacks):
             say(line)
-    if faults:
+
+
+def _say_odd(found: list[Account], settings: Settings) -> None:
+    """What cannot work, what was set in vain, and what the addresses still need."""
+    broken = [paint("red", f"{account.label} is {account.status}") for account in found if account.fault]
+    ignored = [paint("yellow", warning) for warning in settings.warnings]
+    here = [] if settings("public_url") else [f"Platforms cannot call these addresses: set {PUBLIC_URL}."]
+    for line in (*broken, *ignored, *here):
         say()
-        for line in faults:
-            say(paint("red", line))
+        say(line)

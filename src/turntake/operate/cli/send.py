@@ -4,6 +4,7 @@ import getpass
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -15,6 +16,7 @@ from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
 from turntake.operate.client import Client, Happened
+from turntake.operate.settings import CHANNELS
 from turntake.operate.sources import load
 from turntake.rules.key import ConversationKey
 
@@ -35,6 +37,7 @@ Examples:
 
 A channel of `turntake channels` gets its platform's own webhook, signed with
 the secrets that are set here; any other name is only written on the message.
+If that channel can reply, the answer really leaves, to whom --sender names.
 """,
 )
 
@@ -43,7 +46,7 @@ the secrets that are set here; any other name is only written on the message.
 def send(
     *texts: Annotated[str, Parameter(name="TEXT", help="What the person says.")],
     conversation: Annotated[str | None, option("Whose conversation. [your user name]", "NAME")] = None,
-    sender: Annotated[str, option("Who says it, if several people share the conversation.", "NAME")] = "",
+    sender: Annotated[str, option("Who says it; for a webhook, the person's id at the platform.", "NAME")] = "",
     id: Annotated[str | None, option("The message's id; sent again, it changes nothing. [random]", "ID")] = None,
     channel: Annotated[str, option("The channel it comes through, or seems to. [generic]", "NAME")] = "",
     account: Annotated[str, option("One of the channel's further accounts.", "NAME")] = "",
@@ -67,6 +70,7 @@ def send(
             settings = load(config=config)
             made = door.webhook(settings, channel, account, texts, sender, id or "", client.url, SystemClock())
             return _knock(client, made, made.key(settings) if follow else "", json)
+        _hint_at(channel, json)
         parts = {"conversation": conversation or _me(), "channel": channel, "topic": topic, "tenant": tenant}
         body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
         if not follow:
@@ -81,6 +85,13 @@ def _refuse_for_webhooks(**given: object) -> None:
         if value:
             both = " together with --follow" if name == "id" else ""
             raise ConfigurationError(f"--{name}{both} is not for webhooks, where --sender decides: leave it out.")
+
+
+def _hint_at(channel: str, json: bool) -> None:
+    near = get_close_matches(channel, CHANNELS, n=1, cutoff=0.8)
+    if near and channel not in CHANNELS and not json:
+        told = f"No channel is called {clean(channel)}, so the name is only written on the message"
+        say(paint("yellow", f"{told}; did you mean {near[0]}?"))
 
 
 def _knock(client: Client, made: door.Webhook, key: str, json: bool) -> int:
@@ -171,4 +182,6 @@ def _print_turn(turn: dict[str, Any], json: bool) -> int:
         for reply in turn["replies"] or ["(nothing to say)"]:
             for line in reply.splitlines():
                 say(f"  {clean(line)}")
+        if turn["unknownReplies"]:
+            say(paint("yellow", "The platform did not say whether it took that; it may not have arrived."))
     return int(is_dead)

@@ -13,6 +13,7 @@ from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channels import Account, channels_of, listeners_of
 from turntake.operate.cli.flags import Load, takes_settings
 from turntake.operate.cli.output import paint, say
+from turntake.operate.installed import LISTEN
 from turntake.operate.settings import BY_KEY, Settings, without_password
 from turntake.service import Role
 
@@ -135,7 +136,7 @@ def _tell_of_channels(accounts: list[Account]) -> None:
 
 
 def _channel_facts(account: Account) -> dict[str, str]:
-    missing = ", ".join(name for names in account.missing.values() for name in names)
+    missing = ", ".join(name for use, names in account.missing.items() if use != LISTEN for name in names)
     return {"action": "start", "channel": account.label, "status": account.status, "missing": missing}
 
 
@@ -143,16 +144,26 @@ def _unset(settings: Settings, parts: Parts) -> list[str]:
     """One line each: what was set in vain, and one for all that is optional and not set."""
     vain = ", ".join(parts.ignored)
     lines = [f"{settings('agent')} brings its own store and rules; ignored: {vain}."] if vain else []
+    if settings("public_url") and not settings("api_keys"):
+        lines.append("A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only.")
     if settings("store").startswith("memory:"):
         lines.append("memory:// forgets everything when this server stops.")
     optional = {
         "TURNTAKE_API_KEYS (anybody on this machine gets in)": settings("api_keys"),
         "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)": settings("agent_secret")
         or "://" not in settings("agent"),
-        "TURNTAKE_GENERIC_CALLBACK_URL (replies are kept, not posted)": settings("generic.callback_url"),
+        "TURNTAKE_PUBLIC_URL (Twilio signs it, so its webhooks are refused)": settings("public_url")
+        or not any(account.is_configured and _signs_address(account) for account in parts.accounts),
+        "TURNTAKE_GENERIC_CALLBACK_URL (replies to the generic channel are kept, not posted)": settings(
+            "generic.callback_url"
+        ),
     }
     missing = [name for name, is_there in optional.items() if not is_there]
     return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
+
+
+def _signs_address(account: Account) -> bool:
+    return account.installed.name == "twilio" and account.receives
 
 
 def _trials(url: str, role: Role, has_keys: bool) -> list[str]:

@@ -80,7 +80,7 @@ def _signer(account: Account) -> Channel:
         raise ConfigurationError(f"{account.label} is {account.status}")
     if "verify" in account.missing:
         names = " and ".join(account.missing["verify"])
-        raise ConfigurationError(f"Webhooks of {account.label} must be signed: set {names} as the server has it.")
+        raise ConfigurationError(f"Webhooks of {account.label} must be signed: set {names} to what the server has.")
     return account.channel
 
 
