@@ -181,6 +181,12 @@ def test_an_edit_changes_what_waits_and_a_deletion_takes_it_away(client: httpx2.
     assert waiting(client) == {"default:knock:us:ann": ["hello"]}
 
 
+def test_a_change_in_front_of_what_it_changes_still_changes_it(client: httpx2.Client) -> None:
+    """Platforms promise no order inside a batch."""
+    post(client, said("hello", kind="edit", target="1", id="e1"), said("helo", id="1"))
+    assert waiting(client) == {"default:knock:us:ann": ["hello"]}
+
+
 def test_a_message_edited_twice_is_changed_twice(client: httpx2.Client) -> None:
     """Some platforms give an edit no id but that of the message."""
     post(client, said("one", id="1"))

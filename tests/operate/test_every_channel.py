@@ -22,7 +22,7 @@ AGENT = """
 import asyncio
 
 async def answer(turn):
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.8)
     return "You said: " + turn.text
 """
 PROMPT = ("--rules-silence-ms", "400", "--rules-typing-inference-ms", "0")

@@ -36,7 +36,9 @@ class Intake:
         `account` names ours if there are several; it is part of every key, and so is the platform's own id of it.
         """
         keyed = list(self._keyed(channel, account, events))
-        arrivals = [Arrival(key, message_of(event)) for key, event in keyed if event.kind in SAID | CHANGES]
+        # What was said comes first: a change can only change what is there.
+        told = sorted((pair for pair in keyed if pair[1].kind not in SIGNS), key=lambda pair: pair[1].kind in CHANGES)
+        arrivals = [Arrival(key, message_of(event)) for key, event in told]
         if arrivals:
             await self._turns.accept(arrivals)
         for key, event in keyed:

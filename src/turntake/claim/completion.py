@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from turntake.buffer.store import Store
+from turntake.claim.attempt import storable
 from turntake.deliver.outbound import Outbound
 from turntake.rules.conversation import Answered, Retry
 from turntake.rules.key import ConversationKey
@@ -39,12 +40,12 @@ class Completion:
         claim = _open_claim(record)
         if claim is None or claim.turn.progress.is_final:
             return Report(record)
-        before = claim.turn.progress
+        before, replies = claim.turn.progress, tuple(map(storable, replies))
         if not self._outbound.leads_out(claim.key):
             is_ended = await self._store.settle(claim, Answered(before.replies + replies))
         else:
             parts = tuple(part for reply in replies for part in self._outbound.parts(claim.key, reply))
-            progress = replace(before, replies=before.replies + parts, is_final=True)
+            progress = replace(before, replies=before.replies + parts, is_final=True, ends=())
             handed_back = Retry(after_ms=0, is_failure=False, progress=progress)
             is_ended = await self._store.settle(claim, handed_back)
         return Report(await self._store.history.turn(turn_id), claim if is_ended else None)

@@ -18,6 +18,7 @@ from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
 
+AT_ONCE_MS = 300
 LAST_WORDS_S = 1.0
 HANDED_OVER = "http11.send_request_body.started"
 
@@ -103,6 +104,8 @@ class Replies(Outbound):
             self._courtesy(self._try(sender.typing_stopped, to))
 
     async def _type(self, sender: Sender, to: Recipient) -> None:
+        """Not for an answer that is there at once: on its way, the sign might come in after it."""
+        await self._clock.sleep(AT_ONCE_MS)
         while await self._try(sender.typing, to):
             await self._clock.sleep(sender.typing_ms)
 

@@ -74,6 +74,7 @@ class TurnView(msgspec.Struct, frozen=True, rename="camel"):
     """A turn from its first message to its end; the fields it shares with `messages.batch.ready` mean the same.
 
     `waitedMs` is how long its first message waited, `latenessMs` how long after being due it was claimed.
+    `sentReplies` is how many of its replies left for the person, where they leave at all.
     `unknownReplies` are the places, from 0, of replies that a platform may have taken or not: it never said.
     """
 
@@ -93,6 +94,7 @@ class TurnView(msgspec.Struct, frozen=True, rename="camel"):
     messages: list[EventMessage]
     decisions: list[EventDecision]
     replies: tuple[str, ...]
+    sent_replies: int
     unknown_replies: tuple[int, ...]
     error: str
     metadata: EventMetadata
@@ -164,6 +166,7 @@ def turn_view(record: TurnRecord) -> TurnView:
         messages=message_views(record.messages, key),
         decisions=decision_views(turn.decisions if turn else ()),
         replies=turn.progress.replies if turn else (),
+        sent_replies=turn.progress.sent if turn else 0,
         unknown_replies=turn.progress.unknown if turn else (),
         error=_error(turn, closed),
         metadata=EventMetadata(key.channel),
