@@ -30,6 +30,7 @@ from turntake.rules.model import Append, Appended
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, PLAIN, ids_of, open_ids, say, take
 
+BREAKS = 6
 ROOMY = Rules(capacity=9_999, max_messages=9_999)
 
 
@@ -241,14 +242,16 @@ async def test_a_network_that_breaks_again_and_again_loses_nothing_and_repeats_n
 ) -> None:
     """Connections are cut, and replies lost, under load; whoever hears no answer sends again."""
     acknowledged: list[str] = []
+    breaks = 0
 
     async def write(writer: int) -> None:
-        for number in range(80):
+        number = 0
+        while breaks < BREAKS:
             await again(store, f"{writer}-{number}", key(writer % 3))
             acknowledged.append(f"{writer}-{number}")
+            number += 1
 
     writing = asyncio.gather(*(write(writer) for writer in range(9)))
-    breaks = 0
     while not writing.done():
         proxy.drop_replies(2)
         await asyncio.wait([writing], timeout=0.03)
@@ -258,16 +261,15 @@ async def test_a_network_that_breaks_again_and_again_loses_nothing_and_repeats_n
         breaks += 1
         await asyncio.wait([writing], timeout=0.05)
     await writing
-    assert breaks > 2
     async with RedisStore.open(server.url, VirtualClock()) as other:
         stored: list[str] = []
         for number in range(3):
             found = await other.find(key(number))
             assert found is not None
-            assert [message.seq for message in found.messages] == list(range(1, 241))
+            assert [message.seq for message in found.messages] == list(range(1, len(found.messages) + 1))
             stored += ids_of(found)
     assert sorted(stored) == sorted(acknowledged)
-    assert server.ask("HGET", "turntake:{s0}:counts", "messages") == b"720"
+    assert int(server.ask("HGET", "turntake:{s0}:counts", "messages")) == len(acknowledged) > 9
 
 
 # Servers that say no.

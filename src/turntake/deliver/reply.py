@@ -37,7 +37,7 @@ class Replies(Outbound):
         senders: Senders,
         elsewhere: Outbound | None = None,
         *,
-        timeout_ms: int = 15_000,
+        timeout_ms: int = 8_000,
         shows_typing: bool = True,
         sends_unknown_again: bool = True,
         quotes: Quotes = "groups",

@@ -122,7 +122,7 @@ _OWN: tuple[Setting, ...] = (
         "resend",
         "What to do with a reply whose sending timed out: send it again, or count it as sent.",
     ),
-    Setting("replies", "timeout_ms", Wait, 15_000, "How long a platform's API may take."),
+    Setting("replies", "timeout_ms", Wait, 8_000, "How long a platform's API may take."),
     Setting(
         "replies",
         "quote",
