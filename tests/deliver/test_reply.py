@@ -11,6 +11,7 @@ import pytest
 from tests.platforms.server import Asked, Platform, Said, silence
 from tests.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
+from turntake.clock import SystemClock
 from turntake.deliver.outbound import FateUnknown
 from turntake.deliver.reply import Quotes, Replies
 from turntake.deliver.sender import Call, Recipient, Response, Sender, SendFailed
@@ -266,6 +267,15 @@ async def test_the_person_sees_typing_while_the_agent_works(board: Board) -> Non
     assert paths[:3] == ["/typing"] * 3
     assert paths.count("/notes") == paths.count("/stopped") == 1
     assert "/typing" not in paths[paths.index("/notes") + 1 :]
+
+
+async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        await SystemClock().sleep(100)
+        return "done"
+
+    await answered(replies(board, shows_typing=True), answer)
+    assert "/typing" not in [call.path for call in board.calls]
 
 
 async def test_typing_that_fails_harms_nothing(board: Board) -> None:
