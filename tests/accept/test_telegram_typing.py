@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from telethon import errors, types  # type: ignore[import-untyped]
-from telethon.crypto import AuthKey  # type: ignore[import-untyped]
-from telethon.sessions import StringSession  # type: ignore[import-untyped]
+from telethon import errors, types
+from telethon.crypto import AuthKey
+from telethon.sessions import StringSession
 
 from turntake.accept.channel import Event, Request
 from turntake.accept.intake import key_of

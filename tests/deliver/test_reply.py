@@ -275,7 +275,7 @@ async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> 
         return "done"
 
     await answered(replies(board, shows_typing=True), answer)
-    assert "/typing" not in [call.path for call in board.calls]
+    assert [call.path for call in board.calls] == ["/notes"], "and none that takes it back"
 
 
 async def test_typing_that_fails_harms_nothing(board: Board) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from typing import Any
 
-from telethon import TelegramClient, errors, events, types  # type: ignore[import-untyped]
-from telethon.sessions import StringSession  # type: ignore[import-untyped]
+from telethon import TelegramClient, errors, events, types
+from telethon.sessions import StringSession
 
 from turntake.accept.channel import Event
 from turntake.accept.listener import Hear, Listener

@@ -96,16 +96,19 @@ class Replies(Outbound):
 
     @asynccontextmanager
     async def _composing(self, sender: Sender, to: Recipient) -> AsyncIterator[None]:
-        typing = self._courtesy(self._type(sender, to))
+        shown = asyncio.Event()
+        typing = self._courtesy(self._type(sender, to, shown))
         try:
             yield
         finally:
             typing.cancel()
-            self._courtesy(self._try(sender.typing_stopped, to))
+            if shown.is_set():
+                self._courtesy(self._try(sender.typing_stopped, to))
 
-    async def _type(self, sender: Sender, to: Recipient) -> None:
+    async def _type(self, sender: Sender, to: Recipient, shown: asyncio.Event) -> None:
         """Not for an answer that is there at once: on its way, the sign might come in after it."""
         await self._clock.sleep(AT_ONCE_MS)
+        shown.set()
         while await self._try(sender.typing, to):
             await self._clock.sleep(sender.typing_ms)
 
