@@ -1,28 +1,55 @@
 PYTHON ?= python3
 ARGS ?=
+EXTRAS ?=
 BIN := .venv/bin
+# The build back end looks for its own binary on PATH, which pip does not set.
+PIP := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip -qq --disable-pip-version-check
+RUNTIME := .venv/.runtime
 INSTALLED := .venv/.installed
+
+comma := ,
+space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install serve test browser chaos check lint format types wheel bench lock clean
+.PHONY: help install extras serve test browser chaos check lint format types wheel bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "  %-9s %s\n", $$1, $$2 }'
 
-install: $(INSTALLED) ## create .venv with the pinned versions
+install: $(INSTALLED) ## create .venv with everything: service, extras, tests, tools
 
-# The back end looks for its own binary on PATH, which pip does not set.
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# What the service needs and nothing more, so that a first try takes seconds.
+$(RUNTIME): pyproject.toml constraints-runtime.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("turntake needs Python 3.11 or later; name one: make $(or $(firstword $(MAKECMDGOALS)),serve) PYTHON=python3.12")'
+	@start=$$(date +%s); \
+	echo "Creating .venv with $$($(PYTHON) --version)"; \
+	$(PYTHON) -m venv .venv && \
+	echo "Installing turntake and the $$(grep -c == constraints-runtime.txt) packages pinned in constraints-runtime.txt" && \
+	$(PIP) install --require-hashes -r constraints-runtime.txt && \
+	$(PIP) install --no-deps --no-build-isolation -e . && \
+	echo "Done in $$(($$(date +%s) - start)) s. The command is $(BIN)/turntake; \`. $(BIN)/activate\` makes it turntake."
 	@touch $@
 
-serve: $(INSTALLED) ## run the service; flags go in ARGS="..."
+$(INSTALLED): $(RUNTIME) constraints.txt
+	@start=$$(date +%s); \
+	echo "Installing the $$(grep -c == constraints.txt) packages pinned in constraints.txt, for tests and tools" && \
+	$(PIP) install --require-hashes -r constraints.txt && \
+	echo "Done in $$(($$(date +%s) - start)) s"
+	@touch $@
+
+# pip cannot check hashes here: what an extra needs is only known once it has been resolved.
+extras: $(RUNTIME) ## add the extras in EXTRAS="redis postgres" to .venv, in the pinned versions
+ifneq ($(EXTRAS),)
+	@echo "Adding the extras: $(EXTRAS)"
+	@sed -nE 's/^([A-Za-z0-9._-]+==[^ ]+).*/\1/p' constraints.txt > .venv/pins.txt
+	@$(PIP) install --no-build-isolation --constraint .venv/pins.txt -e '.[$(subst $(space),$(comma),$(strip $(EXTRAS)))]'
+endif
+
+serve: extras ## run the service; flags go in ARGS="...", extras in EXTRAS="redis"
 	$(BIN)/turntake serve $(ARGS)
 
-test: $(INSTALLED) browser ## run the tests, then half a minute of chaos a store
+test: $(INSTALLED) browser ## run the tests, then half a minute of chaos per store
 	$(BIN)/python -m pytest tests --numprocesses auto --dist loadscope $(ARGS)
 	$(MAKE) --no-print-directory chaos ARGS="--seconds 30"
 
@@ -34,7 +61,7 @@ browser: ## find chromium; as root, install it if missing
 			|| echo "chromium could not be installed"; \
 	else echo "no chromium found"; fi
 
-chaos: $(INSTALLED) ## kill, pause, cut and restart for two minutes a store, then check the promises
+chaos: $(INSTALLED) ## kill, pause, cut and restart for two minutes per store, then check the promises
 	$(BIN)/python -m chaos $(ARGS)
 
 check: lint types ## everything CI checks: lint, types, tests
@@ -58,11 +85,12 @@ bench: $(INSTALLED) ## measure one service beside two baselines, then the stores
 	$(BIN)/turntake bench
 	$(BIN)/python -m bench $(ARGS)
 
-# Asks the registry the machine is set to, and writes versions and hashes only.
-lock: $(INSTALLED) ## choose the newest allowed versions, write constraints.txt
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-		--group dev --all-extras pyproject.toml --output-file constraints.txt
+# Asks the registry the machine is set to, and writes versions and hashes only. The second file is a part of the first.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate
+lock: $(INSTALLED) ## choose the newest allowed versions, write constraints.txt and constraints-runtime.txt
+	$(LOCK) --group dev --all-extras pyproject.toml --output-file constraints.txt
+	$(LOCK) --group build pyproject.toml --constraints constraints.txt --output-file constraints-runtime.txt
 
 clean: ## remove what the targets above made
 	rm -rf .venv dist build .coverage htmlcov .hypothesis .pytest_cache .mypy_cache .ruff_cache
