@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.bursts import SILENCE_MS, TEXT, Plan
 from bench.side import Notes, now_ms, run_client, run_worker
 from turntake import Rules, Turn, TurnTake
-from turntake.operate.server import new_loop, tune
+from turntake.http.server import new_loop, tune
 
 RULES = Rules(silence_ms=SILENCE_MS, typing_inference_ms=0)
 

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from bench.bursts import SILENCE_MS, TEXT, Plan
 from bench.side import Notes, now_ms, run_client, run_worker
-from turntake.operate.server import new_loop, tune
+from turntake.http.server import new_loop, tune
 
 CONNECTIONS = 50
 

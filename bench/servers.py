@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import redis
 
-from tests.databases import Postgres, Valkey
+from harness.databases import Postgres, Valkey
 
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 

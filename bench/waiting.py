@@ -11,13 +11,13 @@ from time import perf_counter, process_time
 from bench.bursts import TEXT
 from bench.servers import STORES, Server
 from turntake import Rules
+from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Append, Claim
-from turntake.service import open_store
+from turntake.rules.records import Append, Claim
 
 PATIENT = Rules(silence_ms=3_600_000, typing_inference_ms=0, max_wait_ms=7_200_000, max_messages=1_000, capacity=1_000)
 HASTY = Rules(silence_ms=1, typing_inference_ms=0)

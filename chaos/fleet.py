@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.databases import free_port
+from harness.databases import free_port
 
 START_S = 60.0
 STOP_S = 25.0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from chaos.fleet import Fleet, Process
 from chaos.history import History
-from chaos.proxy import Proxy, Way
 from chaos.stores import Place
-from tests.databases import Server
+from harness.databases import Server
+from harness.proxy import Proxy, Way
 
 Fault = Callable[[], Coroutine[None, None, None]]
 

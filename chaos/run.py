@@ -18,7 +18,7 @@ from chaos.people import PATIENCE_S, crowd
 from chaos.promises import violations
 from chaos.rebuild import lose_index
 from chaos.stores import STORES, Place
-from tests.databases import free_port
+from harness.databases import free_port
 
 # Slack is three times the two seconds that faults.md allows on a machine that does nothing else.
 LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=45.0)

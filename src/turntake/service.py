@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import lru_cache
@@ -12,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from turntake import plugins
-from turntake.announce import Announcer
+from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.completion import Completion, Report
@@ -23,15 +21,16 @@ from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.outbound import Kept, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, InvalidMessage
-from turntake.events import Events
+from turntake.observe.observer import Announcer
+from turntake.observe.stream import Events
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import CACHED, ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Append, Appended, TurnRecord
-from turntake.rules.waiting import PRESETS, Rules
+from turntake.rules.records import Append, Appended, TurnRecord
+from turntake.rules.rules import PRESETS, Rules
 
 if TYPE_CHECKING:
-    from turntake.operate.app import Service
+    from turntake.http.app import Service
 
 log = logging.getLogger("turntake")
 
@@ -39,7 +38,6 @@ H = TypeVar("H", bound=Handler)
 Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
-SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 DAY_MS = 24 * 3_600_000
 JANITOR_MS = 60_000
 
@@ -118,8 +116,8 @@ class TurnTake:
             self._outbound = outbound
 
     def asgi(self, **options: Any) -> "Service":
-        """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.operate.app.create`."""
-        from turntake.operate.app import create
+        """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.http.app.create`."""
+        from turntake.http.app import create
 
         return create(self, **options)
 
@@ -303,23 +301,6 @@ def checked(key: ConversationKey) -> ConversationKey:
         return ConversationKey.parse(str(key))
     except ValueError as error:
         raise InvalidMessage(f"{error} Build keys with ConversationKey.of().") from None
-
-
-def open_store(url: str, clock: Clock) -> Store:
-    """The store behind a URL, ready for `async with`."""
-    store: Store = store_kind(url).open(url, clock)
-    return store
-
-
-def store_kind(url: str) -> Any:
-    """The class of the store behind a URL. What is no URL is not repeated, since it may hold a password."""
-    scheme = SCHEME.match(url)
-    if scheme is None:
-        raise ConfigurationError(
-            "The store is no URL: write sqlite:///turntake.db, redis://host:6379/0 or postgresql://user@host/database "
-            "(`host=… user=…` is not read)."
-        )
-    return plugins.load("stores", scheme[1])
 
 
 def _as_sink(agent: Sink | Callable[..., Any]) -> Sink:

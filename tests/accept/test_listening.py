@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from tests.accept.knocking import said
+from harness.http_client import said
 from turntake import ConfigurationError, ConversationKey, Rules, TurnTake
 from turntake.accept.intake import Intake
-from turntake.accept.listener import Hear, Listener
 from turntake.accept.listening import AGAIN_MS, listening
+from turntake.platforms.listener import Hear, Listener
 from turntake.testing.clock import VirtualClock
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)

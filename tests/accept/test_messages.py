@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.servers import talking
+from harness.servers import talking
 from turntake import ConversationKey, Rules, TurnTake
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)

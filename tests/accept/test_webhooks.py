@@ -6,15 +6,15 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from tests.accept.knocking import Knocking, body, said
-from tests.servers import talking
+from harness.http_client import Knocking, body, said
+from harness.servers import talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
-from turntake.accept.channel import Answer, Event, Request
-from turntake.accept.whatsapp import WhatsApp
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
-from turntake.deliver.sender import Recipient
-from turntake.rules.model import Appended
+from turntake.platforms.channel import Answer, Event, Request
+from turntake.platforms.replies import Recipient
+from turntake.platforms.whatsapp.webhooks import WhatsApp
+from turntake.rules.records import Appended
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 WORD = {"x-word": "sesame"}

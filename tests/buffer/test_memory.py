@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.rules.histories import scaled
+from harness.histories import scaled
 from turntake.buffer.memory import MemoryStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import Postgres, Valkey
+from harness.databases import Postgres, Valkey
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.buffer.redis.store import RedisStore
@@ -18,7 +18,7 @@ from turntake.buffer.store import Store
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.retry import after_failure, before_attempt
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, ids_of, open_ids, order, say, take
 

@@ -10,7 +10,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from chaos.fleet import Fleet, Process
-from tests.databases import until
+from harness.databases import until
 
 
 @pytest.fixture

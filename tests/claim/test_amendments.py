@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.claim.postbox import Postbox
+from harness.fake_outbound import Postbox
 from turntake import Arrival, ConversationKey, Message, RetryLater, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.rules.model import TurnRecord
+from turntake.rules.records import TurnRecord
 from turntake.service import Receipt
 from turntake.testing.clock import VirtualClock
 

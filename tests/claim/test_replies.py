@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.claim.postbox import Postbox
+from harness.fake_outbound import Postbox
 from turntake import ConversationKey, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.deliver.outbound import FateUnknown
-from turntake.deliver.sender import Recipient
-from turntake.errors import ClaimLost
+from turntake.errors import ClaimLost, FateUnknown
+from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Progress, Settlement
-from turntake.rules.model import Claim
+from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.claim.postbox import Postbox
+from harness.fake_outbound import Postbox
 from turntake import (
     Arrival,
     ConversationKey,
@@ -26,7 +26,7 @@ from turntake.buffer.sqlite.store import SqliteStore
 from turntake.clock import SystemClock
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.rules.conversation import Touch
-from turntake.rules.model import Claim
+from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")

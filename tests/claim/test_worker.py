@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.claim.postbox import Postbox
+from harness.fake_outbound import Postbox
 from turntake import ClaimLost, ConversationKey, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.rules.conversation import Conversation, Progress, Settlement
-from turntake.rules.model import Claim, TurnRecord
-from turntake.rules.turn import claim
+from turntake.rules.records import Claim, TurnRecord
+from turntake.rules.transitions import claim
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from standardwebhooks import Webhook
 
-from tests.deliver.agent_server import AgentServer, Request, Step, Wire, agent_server, answers, never_answers
-from tests.deliver.conversation import ADA, Talk, talking
+from harness.agent_server import AgentServer, Request, Step, Wire, agent_server, answers, never_answers
+from harness.conversation import ADA, Talk, talking
 from turntake import ConversationKey, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
 from turntake.deliver.callback import Callback
-from turntake.deliver.http import HttpSink
-from turntake.deliver.sender import Recipient
+from turntake.deliver.http_agent import HttpSink
+from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Retry, Settlement
-from turntake.rules.model import Claim
+from turntake.rules.records import Claim
 
 SECRET = "whsec_" + base64.b64encode(b"c" * 32).decode()
 

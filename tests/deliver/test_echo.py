@@ -1,6 +1,6 @@
 """The echo: what a newcomer sees first."""
 
-from tests.deliver.conversation import a_turn
+from harness.conversation import a_turn
 from turntake import Attachment, Message
 from turntake.deliver.echo import echo
 

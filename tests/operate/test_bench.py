@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.servers import serving
+from harness.servers import serving
 from turntake import TurnTake
 from turntake.deliver.echo import echo
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.platforms.telegram import TOKEN, TelegramApi
-from turntake.accept.channel import Request
-from turntake.accept.telegram import Telegram
+from harness.platforms.telegram import TOKEN, TelegramApi
+from turntake.platforms.channel import Request
+from turntake.platforms.telegram.webhooks import Telegram
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "channels-in-your-app.md"
 NOW = 1_800_000_000_000

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.operate.serving import PATIENT, QUICK, Served, first, served
+from harness.serving import PATIENT, QUICK, Served, first, served
 from turntake.operate.assemble import agent_of
 from turntake.operate.cli import COMMANDS, main, reference
 from turntake.operate.cli.init import toml
 from turntake.operate.cli.output import clean, duration, short
-from turntake.operate.sources import load
+from turntake.operate.options.sources import load
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICKY = """

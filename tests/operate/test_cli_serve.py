@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operate.serving import PATIENCE_S, PATIENT, QUICK, command, environment, eventually, first, run, served
+from harness.serving import PATIENCE_S, PATIENT, QUICK, command, environment, eventually, first, run, served
 from turntake.operate.cli import main
 
 STUCK = """
@@ -22,10 +22,10 @@ async def answer(turn):
 """
 LOADED = """
 import sys
-from turntake.operate import server
+from turntake.http import server
 from turntake.operate.cli import build, serve
 from turntake.operate.assemble import assemble
-from turntake.operate.sources import load
+from turntake.operate.options.sources import load
 build().parse_args(["serve", "--port", "0"])
 assemble(load()).turns.asgi()
 print(*{"httpx2", "rich", "pydantic"} & set(sys.modules))

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from tests.operate.serving import PATIENCE_S, command, environment, run, served
+from harness.serving import PATIENCE_S, command, environment, run, served
 from turntake.operate.crowd import MANNERS, name_of, thought
-from turntake.operate.demo import Tally, hastened
-from turntake.rules.waiting import Rules
+from turntake.operate.demo.story import Tally, hastened
+from turntake.rules.rules import Rules
 
 SHORT = ("--people", "4", "--seconds", "1", "--speed", "20")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from tests.operate.serving import QUICK, Served, served
-from tests.platforms.server import silence
-from tests.platforms.telegram import TOKEN, TelegramApi
+from harness.platforms.server import silence
+from harness.platforms.telegram import TOKEN, TelegramApi
+from harness.serving import QUICK, Served, served
 from turntake.operate.cli import main
 
 SEED = bytes(range(32))

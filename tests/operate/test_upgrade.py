@@ -12,9 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
-from tests.databases import Postgres, Valkey
-from tests.operate import next_release
-from tests.operate.serving import PATIENCE_S, QUICK, Served, eventually, run, served
+from harness import next_release
+from harness.databases import Postgres, Valkey
+from harness.serving import PATIENCE_S, QUICK, Served, eventually, run, served
 from turntake.buffer.codec import decode_conversation, encode
 from turntake.errors import TurntakeError
 from turntake.operate.client import Client

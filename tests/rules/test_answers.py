@@ -2,8 +2,8 @@
 
 from turntake.rules.conversation import Answered, Conversation, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.turn import claim, is_same, receive, save, settle, touch
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
+from turntake.rules.transitions import claim, is_same, receive, save, settle, touch
 
 ADA = ConversationKey.of("ada")
 RULES = Rules(silence_ms=0, typing_inference_ms=0)

@@ -3,7 +3,7 @@
 import pytest
 
 from turntake.rules.deadline import Deadline, Reason, after_activity, after_composing, after_message
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 FIRST = 10_000
 LATEST = FIRST + 30_000

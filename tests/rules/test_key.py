@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turntake.rules.key import PART_BYTES, ConversationKey
-from turntake.rules.turn import turn_id
+from turntake.rules.transitions import turn_id
 
 tricky = st.text(st.sampled_from("ab1:~/{}%| é\u0301😀3A"), min_size=1, max_size=8)
 parts = tricky | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40)

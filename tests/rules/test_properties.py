@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.rules.histories import (
+from harness.histories import (
     KEYS,
     LEASE_MS,
     QUEUE,
@@ -30,7 +30,7 @@ from tests.rules.histories import (
     writes,
 )
 from turntake.rules.conversation import Answered, Dead, Retry
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 from turntake.testing.store_machine import ModelMachine
 
 many = settings(max_examples=scaled(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,7 +15,7 @@ from turntake.rules.retry import (
     backoff_ms,
     before_attempt,
 )
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 TURN = SealedTurn("turn_x", 1, 1, Deadline(0, "silence"), 0, 0, 0, ())
 RULES = Rules(max_attempts=3, ttl_ms=10_000)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake import wire
-from turntake.accept.problem import Fault, Problem
+from turntake.errors import Fault, Problem
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message

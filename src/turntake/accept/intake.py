@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from turntake.accept.body import LATEST_AT
-from turntake.accept.channel import SAID, Event
+from turntake.platforms.channel import SAID, Event
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message

@@ -5,11 +5,11 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from turntake.accept.channel import Event
 from turntake.accept.intake import Intake
-from turntake.accept.listener import Listener
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
+from turntake.platforms.channel import Event
+from turntake.platforms.listener import Listener
 
 log = logging.getLogger("turntake")
 

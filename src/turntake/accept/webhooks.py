@@ -6,10 +6,10 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from turntake.accept.channel import Answer, Channel, Event, Forged, Request, Unreadable
 from turntake.accept.intake import Intake
 from turntake.accept.messages import body_of
-from turntake.accept.problem import Problem
+from turntake.errors import Forged, Problem, Unreadable
+from turntake.platforms.channel import Answer, Channel, Event, Request
 from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")

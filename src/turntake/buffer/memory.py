@@ -7,8 +7,9 @@ from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.model import Append, Appended, Claim, Letter, Model, Snapshot, TurnRecord, letter_of
-from turntake.rules.waiting import Rules
+from turntake.rules.model import Model
+from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, letter_of
+from turntake.rules.rules import Rules
 
 
 class MemoryStore(Store):

@@ -10,8 +10,8 @@ import msgspec
 from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, TurnRecord
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
+from turntake.rules.rules import Rules
 
 T = TypeVar("T")
 

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from turntake.buffer.store import Store
 from turntake.clock import Clock
-from turntake.deliver.outbound import FateUnknown, Outbound
-from turntake.deliver.sender import Recipient
+from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Pending, Sink
 from turntake.deliver.turn import Grip, Turn
-from turntake.errors import ClaimLost, GiveUp, RetryLater, StoreUnavailable
+from turntake.errors import ClaimLost, FateUnknown, GiveUp, RetryLater, StoreUnavailable
+from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Dead, Progress, SealedTurn, Settlement
 from turntake.rules.message import Message
-from turntake.rules.model import Claim
+from turntake.rules.records import Claim
 from turntake.rules.retry import after_failure, after_postponement, before_attempt
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 log = logging.getLogger("turntake")
 

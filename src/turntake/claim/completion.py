@@ -11,9 +11,9 @@ from turntake.claim.attempt import storable
 from turntake.deliver.outbound import Outbound
 from turntake.rules.conversation import Answered, Retry
 from turntake.rules.key import ConversationKey
-from turntake.rules.model import Claim, TurnRecord
+from turntake.rules.records import Claim, TurnRecord
 from turntake.rules.retry import after_failure
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 
 class Report(NamedTuple):

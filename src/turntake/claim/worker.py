@@ -13,8 +13,8 @@ from turntake.errors import ClaimLost, StoreUnavailable
 from turntake.rules.conversation import Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.model import Claim
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Claim
+from turntake.rules.rules import Rules
 
 log = logging.getLogger("turntake")
 

@@ -1,10 +1,10 @@
 """Replies of the generic channel to a URL of the operator's: one signed event a reply."""
 
 from turntake.clock import Clock
-from turntake.deliver.event import reply_ready
-from turntake.deliver.exchange import Exchange
+from turntake.deliver.cloudevents import reply_ready
+from turntake.deliver.http_call import Exchange
 from turntake.deliver.outbound import Outbound
-from turntake.deliver.sender import Recipient
+from turntake.platforms.replies import Recipient
 from turntake.rules.key import ConversationKey
 
 # Too slow, still busy with the first try, too early: each may be over by the next try.

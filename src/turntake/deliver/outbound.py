@@ -3,12 +3,8 @@
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from turntake.deliver.sender import Recipient
+from turntake.platforms.replies import Recipient
 from turntake.rules.key import ConversationKey
-
-
-class FateUnknown(Exception):
-    """The reply was handed to the platform, and nobody knows whether it took it: no answer came in time."""
 
 
 class Outbound(ABC):

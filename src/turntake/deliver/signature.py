@@ -1,6 +1,6 @@
 """Standard Webhooks signatures for what leaves: https://www.standardwebhooks.com. Pure; time is an argument."""
 
-from turntake.secret import secrets_in, signature, signing_key
+from turntake.standard_webhooks import secrets_in, signature, signing_key
 
 
 class Signer:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from turntake.deliver.sender import Unit
+from turntake.platforms.replies import Unit
 
 # Where to cut, best first: after a paragraph, a line, a sentence, a word.
 PAUSES = (

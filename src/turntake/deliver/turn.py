@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, joined
-from turntake.rules.model import Claim
+from turntake.rules.records import Claim
 
 
 class Grip(ABC):

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from turntake.deliver.agents import Agent, agent_from
 from turntake.deliver.outbound import Kept, Outbound
-from turntake.operate.channels import Account, senders_of
-from turntake.operate.channels import accounts as accounts_in
-from turntake.operate.settings import Settings
+from turntake.operate.account_options import Account, senders_of
+from turntake.operate.account_options import accounts as accounts_in
+from turntake.operate.agents import Agent, agent_from
+from turntake.operate.options.settings import Settings
 from turntake.service import TurnTake
 
 OWN = ("store", "rules.", "worker.", "history.")
@@ -62,7 +62,7 @@ def outbound_of(settings: Settings, accounts: list[Account]) -> Outbound:
     if not url and not senders:
         return Kept()
     from turntake.deliver.callback import Callback
-    from turntake.deliver.reply import Replies
+    from turntake.deliver.replies import Replies
 
     callback = Callback(url, secrets=settings("generic.secret"))
     if not senders:

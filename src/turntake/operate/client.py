@@ -9,9 +9,9 @@ import httpx2
 import msgspec
 
 from turntake.errors import TurntakeError
-from turntake.operate.doctor import reachable
-from turntake.operate.door import is_loopback
-from turntake.operate.settings import Settings
+from turntake.http.access import is_loopback
+from turntake.operate.doctor.report import reachable
+from turntake.operate.options.settings import Settings
 
 TIMEOUT = httpx2.Timeout(10, read=30)
 # The server says something every 15 s even if nothing happens.

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 Reason = Literal[
     "silence",

@@ -1,97 +1,20 @@
 """A whole store as a value: what every store must equal.
 
 `memory://` is this class behind `async`. It keeps conversations, messages, closed turns and dead letters in
-dictionaries and leaves every decision to `rules/turn.py`.
+dictionaries and leaves every decision to `rules/transitions.py`.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Literal
 
 import msgspec
 
-from turntake.rules import turn as step
-from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, State, Touch
+from turntake.rules import transitions
+from turntake.rules.conversation import Change, Closed, Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.waiting import Rules
-
-AppendStatus = Literal["buffered", "duplicate", "ignored"]
-
-
-class Append(msgspec.Struct, frozen=True):
-    """A message for a conversation, with the rules it arrives under."""
-
-    key: ConversationKey
-    message: Message
-    rules: Rules
-    agent: str = ""
-
-
-class Appended(msgspec.Struct, frozen=True):
-    """What became of it. `interrupted` is the turn whose running answer this message stopped.
-
-    An amendment that found nothing waiting is ignored, and not kept.
-    """
-
-    status: AppendStatus
-    state: State
-    waiting: int
-    due_at: int | None
-    reason: str | None
-    interrupted: str | None = None
-    seq: int = 0
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """The exclusive, expiring, fenced right to answer one turn. Without messages, all of them were deleted in time."""
-
-    key: ConversationKey
-    epoch: int
-    turn: SealedTurn
-    messages: tuple[Message, ...]
-
-    @property
-    def first_at(self) -> int:
-        """When its first message arrived; when it was claimed, if none is left."""
-        return min((message.received_at for message in self.messages), default=self.turn.claimed_at)
-
-
-class Snapshot(msgspec.Struct, frozen=True):
-    """One conversation with every message that is not settled yet, oldest first."""
-
-    key: ConversationKey
-    conversation: Conversation
-    messages: tuple[Message, ...]
-
-
-class TurnRecord(msgspec.Struct, frozen=True):
-    """A turn, open or closed, with its messages in order."""
-
-    key: ConversationKey
-    id: str
-    status: str
-    epoch: int
-    turn: SealedTurn | None
-    messages: tuple[Message, ...]
-    closed: Closed | None = None
-
-    @property
-    def agent(self) -> str:
-        return self.turn.agent if self.turn else ""
-
-
-class Letter(msgspec.Struct, frozen=True):
-    """A dead letter: messages that nobody answered, and why. Its id is the turn's."""
-
-    id: str
-    key: ConversationKey
-    at: int
-    reason: str
-    error: str
-    attempts: int
-    count: int
-    messages: tuple[Message, ...] = ()
+from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, appended, letter_of
+from turntake.rules.rules import Rules
 
 
 class Model:
@@ -112,7 +35,7 @@ class Model:
         before = self.conversations.get(key)
         if before is None:
             return None
-        return self._put(key, step.touch(before, key, order, rules, now))
+        return self._put(key, transitions.touch(before, key, order, rules, now))
 
     def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
         due = sorted(
@@ -123,17 +46,17 @@ class Model:
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
     def extend(self, claims: Iterable[tuple[ConversationKey, int]], lease_ms: int, now: int) -> list[bool]:
-        return [self._keep(key, step.extend(self._at(key), epoch, lease_ms, now)) for key, epoch in claims]
+        return [self._keep(key, transitions.extend(self._at(key), epoch, lease_ms, now)) for key, epoch in claims]
 
     def save(self, key: ConversationKey, epoch: int, progress: Progress) -> bool:
-        return self._keep(key, step.save(self._at(key), epoch, progress))
+        return self._keep(key, transitions.save(self._at(key), epoch, progress))
 
     def settle(self, key: ConversationKey, epoch: int, turn: str, settlement: Settlement, now: int) -> bool:
         """Whether the settlement stands; repeating one's own changes nothing and says so."""
-        change = step.settle(self._at(key), epoch, settlement, now)
+        change = transitions.settle(self._at(key), epoch, settlement, now)
         if change is None:
             closed = self.closed.get(turn)
-            return closed is not None and step.is_same(closed, epoch, settlement)
+            return closed is not None and transitions.is_same(closed, epoch, settlement)
         self._put(key, change)
         return True
 
@@ -144,7 +67,9 @@ class Model:
         conversation = self.conversations.get(key)
         if conversation is None:
             return None
-        ranges = (self._range(key, numbers.start, numbers.stop - 1) for numbers in step.open_ranges(conversation))
+        ranges = (
+            self._range(key, numbers.start, numbers.stop - 1) for numbers in transitions.open_ranges(conversation)
+        )
         return Snapshot(key, conversation, tuple(chain.from_iterable(map(as_said, ranges))))
 
     def turn(self, turn_id: str) -> TurnRecord | None:
@@ -179,7 +104,7 @@ class Model:
         for new_seq, message in enumerate(moved, conversation.next_seq):
             messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)
         amendments = sum(message.is_amendment for message in moved)
-        self.conversations[key] = step.requeue(conversation, len(moved), amendments, now)
+        self.conversations[key] = transitions.requeue(conversation, len(moved), amendments, now)
         return self.conversations[key]
 
     def discard_letter(self, letter_id: str) -> bool:
@@ -198,8 +123,8 @@ class Model:
     def _append(self, arrival: Append, now: int) -> Appended:
         key, message = arrival.key, arrival.message
         before = self._at(key)
-        at = step.arrival_at(before, now)
-        change = after_arrival(before, arrival, at)
+        at = transitions.arrival_at(before, now)
+        change = transitions.arrive(before, arrival, at)
         if change is None:
             return appended(before, "ignored")
         ids = self.ids.setdefault(key, set())
@@ -211,7 +136,7 @@ class Model:
         return appended(self._put(key, change), "buffered", change.closed)
 
     def _claim(self, key: ConversationKey, lease_ms: int, now: int) -> Claim:
-        conversation = step.claim(self.conversations[key], key, lease_ms, now)
+        conversation = transitions.claim(self.conversations[key], key, lease_ms, now)
         self.conversations[key] = conversation
         turn = conversation.turn
         assert turn is not None
@@ -249,32 +174,3 @@ class Model:
             message = self.messages[key].pop(seq, None)
             if message is not None:
                 self.ids[key].discard(message.id)
-
-
-def after_arrival(before: Conversation, arrival: Append, at: int) -> Change | None:
-    """The conversation with one more message or amendment; None if it is an amendment and nothing waits."""
-    if not arrival.message.is_amendment:
-        return step.receive(before, arrival.rules, at, arrival.agent)
-    amended = step.amend(before)
-    return None if amended is None else Change(amended)
-
-
-def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
-    """The answer to an append, read off the conversation after it."""
-    due = None if conversation.buffer is None else conversation.buffer.due
-    return Appended(
-        status,
-        conversation.state,
-        conversation.waiting,
-        None if due is None else due.at,
-        None if due is None else due.reason,
-        None if closed is None else closed.id,
-        conversation.next_seq - 1 if status == "buffered" else 0,
-    )
-
-
-def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...] | None = None) -> Letter:
-    """The dead letter behind a closed range. Without its messages, those that were deleted are still counted."""
-    attempts = closed.turn.attempt if closed.turn else 0
-    count = closed.count if messages is None else len(messages)
-    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages or ())

@@ -1,7 +1,7 @@
 """After a failure: again when, or dead letter."""
 
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn, Settlement
-from turntake.rules.waiting import Rules
+from turntake.rules.rules import Rules
 
 FIRST_DELAY_MS = 1_000
 LEAST_PAUSE_MS = 500

@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turntake.accept.channel import SAID, Channel, Event, Forged, Request, Unreadable
 from turntake.accept.intake import CHANGES, key_of, message_of
-from turntake.errors import ConfigurationError
+from turntake.errors import ConfigurationError, Forged, Unreadable
+from turntake.platforms.channel import SAID, Channel, Event, Request
 from turntake.testing import hostile
 from turntake.testing.recording import SOME_TIME, Recording, differences
 

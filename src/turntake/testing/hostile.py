@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turntake.accept.channel import Request
+from turntake.platforms.channel import Request
 from turntake.testing.recording import Recording
 
 Place = tuple[str | int, ...]

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turntake.accept.channel import Event, Request
+from turntake.platforms.channel import Event, Request
 
 # Where freshness is no matter, any time will do.
 SOME_TIME = 1_763_200_000_000

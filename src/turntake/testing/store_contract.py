@@ -19,8 +19,8 @@ from turntake.buffer.store import Query, Store
 from turntake.rules.conversation import Answered, Buffer, Dead, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
-from turntake.rules.model import Append, Appended, Claim, Letter, Snapshot, TurnRecord
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
+from turntake.rules.rules import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from turntake.rules.conversation import Conversation, Dead, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.model import Append, Appended, Claim
+from turntake.rules.records import Append, Appended, Claim
 
 
 class Ledger:

@@ -18,9 +18,9 @@ from turntake.buffer.store import Query, Store
 from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
-from turntake.rules.model import Append, Claim
-from turntake.rules.turn import holds, turn_id
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Append, Claim
+from turntake.rules.rules import Rules
+from turntake.rules.transitions import holds, turn_id
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_ledger import Ledger
 

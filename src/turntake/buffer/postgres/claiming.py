@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from psycopg import AsyncConnection
 
 from turntake.buffer.codec import decode_conversation, decode_message
-from turntake.buffer.postgres.batch import Batch
-from turntake.buffer.postgres.copies import Copies, arrays
-from turntake.buffer.shared.draft import Draft, Row
-from turntake.buffer.shared.shelf import PAGE, Due
+from turntake.buffer.engine.backend import PAGE, Due
+from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.postgres.search_columns import Copies, arrays
+from turntake.buffer.postgres.swap import Batch
 from turntake.rules.key import ConversationKey
 
 UNREADABLE_MS = 60_000

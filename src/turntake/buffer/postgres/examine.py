@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from turntake.buffer.postgres.address import Address
-from turntake.buffer.postgres.connections import direct, reason
+from turntake.buffer.postgres.pool import direct, reason
 from turntake.buffer.postgres.schema import applied, pending
-from turntake.checks import Check
+from turntake.buffer.postgres.url import Address
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
+from turntake.finding import Check
 
 OLDEST_VERSION = 130_000
 DEAD_MANY = 50_000

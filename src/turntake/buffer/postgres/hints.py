@@ -7,8 +7,8 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from turntake.buffer.postgres.address import Address
-from turntake.buffer.postgres.connections import direct, reason
+from turntake.buffer.postgres.pool import direct, reason
+from turntake.buffer.postgres.url import Address
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 

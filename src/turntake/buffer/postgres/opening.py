@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.errors import InsufficientPrivilege, InvalidSchemaName
 
-from turntake.buffer.postgres.connections import is_passing, reason
+from turntake.buffer.postgres.pool import is_passing, reason
 from turntake.errors import ConfigurationError, StoreUnavailable
 
 

@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator
 from typing import Self
 
-from turntake.buffer.maintain import Examined
-from turntake.buffer.postgres.address import Address
+from turntake.buffer.engine.store import SharedStore
+from turntake.buffer.open import Examined
+from turntake.buffer.postgres.backend import PostgresShelf
 from turntake.buffer.postgres.examine import examine
-from turntake.buffer.postgres.shelf import PostgresShelf
-from turntake.buffer.shared.store import SharedStore
-from turntake.checks import Check
+from turntake.buffer.postgres.url import Address
 from turntake.clock import Clock
+from turntake.finding import Check
 
 
 class PostgresStore(SharedStore, Examined):

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from turntake.buffer.redis.client import Client
+from turntake.buffer.engine.backend import Due, Refusal
+from turntake.buffer.engine.draft import Draft
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.rebuild import Rebuild
+from turntake.buffer.redis.repair import Rebuild
 from turntake.buffer.redis.rows import Rows, messages_of, row_of, unavailable_on_error
-from turntake.buffer.redis.scripts import TAKE
-from turntake.buffer.shared.draft import Draft
-from turntake.buffer.shared.shelf import Due, Refusal
+from turntake.buffer.redis.scripts import RESERVE_DUE
+from turntake.buffer.redis.url import Client
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
@@ -83,7 +83,7 @@ class Claiming:
     async def _take(self, shard: Shard, keys: list[str], now: int) -> list[Due]:
         names = [shard.due, *(shard.conversation(key) for key in keys)]
         with unavailable_on_error():
-            answer = await TAKE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
+            answer = await RESERVE_DUE(self._line, names, [now, now + RESERVED_MS, MESSAGES_OFFERED, *keys])
         offered = []
         for number, version, body, first, payloads in grouped(answer, 0, 5):
             key = keys[number - 1]

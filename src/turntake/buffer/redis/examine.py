@@ -7,10 +7,10 @@ from typing import Any
 from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError, ResponseError
 
-from turntake.buffer.redis.client import UNREACHABLE, Client, Options, connect, hang_up, options_of
-from turntake.checks import Check
+from turntake.buffer.redis.url import UNREACHABLE, Client, Options, connect, hang_up, options_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
+from turntake.finding import Check
 
 log = logging.getLogger("turntake")
 

@@ -1,7 +1,7 @@
 """Walking a sorted set by (score, member), a page at a time, from a place that may have moved meanwhile."""
 
-from turntake.buffer.redis.client import Client
-from turntake.buffer.shared.shelf import PAGE
+from turntake.buffer.engine.backend import PAGE
+from turntake.buffer.redis.url import Client
 
 Entry = tuple[float, str]
 

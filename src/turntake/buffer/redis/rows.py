@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
-from turntake.buffer.redis.client import UNREACHABLE, Client
-from turntake.buffer.redis.drafts import RECEIVED_AT
+from turntake.buffer.engine.backend import PAGE, Messages, TurnRow
+from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.shared.draft import Row
-from turntake.buffer.shared.shelf import PAGE, Messages, TurnRow
+from turntake.buffer.redis.swap import RECEIVED_AT
+from turntake.buffer.redis.url import UNREACHABLE, Client
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 

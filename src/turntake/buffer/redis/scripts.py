@@ -8,14 +8,14 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import MovedError, NoScriptError
 
-from turntake.buffer.redis.client import Client
+from turntake.buffer.redis.url import Client
 
 
 class Script:
-    """One `.lua` file beside this one."""
+    """One file of `lua/`."""
 
     def __init__(self, name: str) -> None:
-        self._text = (resources.files(__package__) / f"{name}.lua").read_text()
+        self._text = (resources.files(__package__) / "lua" / f"{name}.lua").read_text()
         self._digest = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
@@ -69,7 +69,7 @@ async def _on_one_node(client: Client, key: str, *commands: tuple[Any, ...]) -> 
 
 
 SWAP = Script("swap")
-TAKE = Script("take")
-MEND = Script("mend")
-MEND_TURNS = Script("mend_turns")
+RESERVE_DUE = Script("reserve_due")
+REPAIR_DUE = Script("repair_due")
+REPAIR_TURNS = Script("repair_turns")
 FORGET = Script("forget")

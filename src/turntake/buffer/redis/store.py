@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from typing import Self
 
-from turntake.buffer.maintain import Examined
+from turntake.buffer.engine.store import SharedStore
+from turntake.buffer.open import Examined
+from turntake.buffer.redis.backend import RedisShelf
 from turntake.buffer.redis.examine import examine
-from turntake.buffer.redis.shelf import RedisShelf
-from turntake.buffer.shared.store import SharedStore
-from turntake.checks import Check
 from turntake.clock import Clock
+from turntake.finding import Check
 
 
 class RedisStore(SharedStore, Examined):

@@ -21,8 +21,8 @@ from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import as_said, in_order
-from turntake.rules.model import Letter, Snapshot, TurnRecord, letter_of
-from turntake.rules.turn import open_ranges
+from turntake.rules.records import Letter, Snapshot, TurnRecord, letter_of
+from turntake.rules.transitions import open_ranges
 
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000

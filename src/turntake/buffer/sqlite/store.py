@@ -19,8 +19,8 @@ from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.model import Append, Appended, Claim, Snapshot
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Append, Appended, Claim, Snapshot
+from turntake.rules.rules import Rules
 
 log = logging.getLogger("turntake")
 

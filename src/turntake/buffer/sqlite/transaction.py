@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message, encode
 from turntake.buffer.sqlite.queries import SQL, one, rows, run
-from turntake.rules import turn as step
+from turntake.rules import transitions
 from turntake.rules.conversation import Change, Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.model import Append, Appended, Claim, after_arrival, appended
-from turntake.rules.waiting import Rules
+from turntake.rules.records import Append, Appended, Claim, appended
+from turntake.rules.rules import Rules
 
 CLOCK_NOTED_MS = 1_000
 UNREADABLE_MS = 60_000
@@ -71,7 +71,7 @@ class Transaction:
         loaded = self._load(key)
         if loaded is None:
             return None
-        return self._put(loaded, step.touch(loaded.conversation, key, order, rules, self.now))
+        return self._put(loaded, transitions.touch(loaded.conversation, key, order, rules, self.now))
 
     def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         self.write_back()
@@ -83,16 +83,16 @@ class Transaction:
 
     def save(self, claim: Claim, progress: Progress) -> bool:
         loaded = self._load(claim.key)
-        return loaded is not None and self._keep(loaded, step.save(loaded.conversation, claim.epoch, progress))
+        return loaded is not None and self._keep(loaded, transitions.save(loaded.conversation, claim.epoch, progress))
 
     def settle(self, claim: Claim, settlement: Settlement) -> bool:
         loaded = self._load(claim.key)
         if loaded is None:
             return False
-        change = step.settle(loaded.conversation, claim.epoch, settlement, self.now)
+        change = transitions.settle(loaded.conversation, claim.epoch, settlement, self.now)
         if change is None:
             row = one(self._connection, "turn", claim.turn.id)
-            return bool(row and row[1]) and step.is_same(decode_closed(row[1]), claim.epoch, settlement)
+            return bool(row and row[1]) and transitions.is_same(decode_closed(row[1]), claim.epoch, settlement)
         self._put(loaded, change)
         return True
 
@@ -116,7 +116,7 @@ class Transaction:
         for new_seq, message in enumerate(moved, loaded.conversation.next_seq):
             run(self._connection, "move_message", new_seq, row, message.seq)
         amendments = sum(message.is_amendment for message in moved)
-        self._keep(loaded, step.requeue(loaded.conversation, len(moved), amendments, self.now))
+        self._keep(loaded, transitions.requeue(loaded.conversation, len(moved), amendments, self.now))
         return loaded.conversation
 
     def discard_letter(self, letter_id: str) -> bool:
@@ -126,8 +126,8 @@ class Transaction:
         key, message = arrival.key, arrival.message
         loaded = self._load(key)
         before = loaded.conversation if loaded else Conversation()
-        at = step.arrival_at(before, self.now)
-        change = after_arrival(before, arrival, at)
+        at = transitions.arrival_at(before, self.now)
+        change = transitions.arrive(before, arrival, at)
         if change is None:
             return appended(before, "ignored")
         loaded = loaded or self._new(key)
@@ -138,7 +138,7 @@ class Transaction:
 
     def _claim(self, loaded: Loaded, lease_ms: int) -> Claim:
         is_new = loaded.conversation.turn is None
-        conversation = step.claim(loaded.conversation, loaded.key, lease_ms, self.now)
+        conversation = transitions.claim(loaded.conversation, loaded.key, lease_ms, self.now)
         self._keep(loaded, conversation)
         turn = conversation.turn
         assert turn is not None
@@ -151,7 +151,7 @@ class Transaction:
         loaded = self._load(claim.key)
         if loaded is None:
             return False
-        return self._keep(loaded, step.extend(loaded.conversation, claim.epoch, lease_ms, self.now))
+        return self._keep(loaded, transitions.extend(loaded.conversation, claim.epoch, lease_ms, self.now))
 
     def _load(self, key: ConversationKey) -> Loaded | None:
         loaded = self._loaded.get(key)

@@ -9,11 +9,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from turntake.accept.whatsapp import WhatsApp
 from turntake.clock import SystemClock
 from turntake.operate.bench.load import Load, batches, single_messages
 from turntake.operate.bench.processes import Process, noop_server, turntake_server
 from turntake.operate.bench.raw import messages_a_second
+from turntake.platforms.whatsapp.webhooks import WhatsApp
 
 BATCH = 100
 SAMPLED_TURNS = 500

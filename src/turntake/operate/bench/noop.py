@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.types import Receive, Scope, Send
 
-from turntake.accept.guard import Guard
 from turntake.accept.messages import accepted, body_of
-from turntake.accept.problem import Problems
 from turntake.clock import SystemClock
-from turntake.operate.app import Service, behind, create
-from turntake.operate.door import LocalOnly
-from turntake.operate.server import Server, listen, new_loop, tune
+from turntake.http.access import LocalOnly
+from turntake.http.app import Service, behind, create
+from turntake.http.limits import Guard
+from turntake.http.problem import Problems
+from turntake.http.server import Server, listen, new_loop, tune
 from turntake.service import Arrival, Receipt, TurnTake
 
 

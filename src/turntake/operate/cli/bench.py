@@ -42,7 +42,7 @@ def bench(
 
     Every figure is measured in this run, with the load coming from another process.
     """
-    from turntake.operate.server import new_loop
+    from turntake.http.server import new_loop
 
     figures: list[Figure] = []
 

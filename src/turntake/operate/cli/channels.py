@@ -4,10 +4,10 @@ from typing import Any
 
 from cyclopts import App
 
-from turntake.operate.channels import Account, accounts, webhook_url
+from turntake.operate.account_options import Account, accounts, webhook_url
 from turntake.operate.cli.flags import Json, Load, takes_settings
 from turntake.operate.cli.output import paint, say, say_json, table
-from turntake.operate.settings import BY_KEY, Settings
+from turntake.operate.options.settings import BY_KEY, Settings
 
 USES = {"verify": "to take webhooks", "reply": "to reply", "listen": "to listen (optional)"}
 PUBLIC_URL = BY_KEY["public_url"].env

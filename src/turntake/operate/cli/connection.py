@@ -10,7 +10,7 @@ from turntake.clock import Clock
 from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import duration
 from turntake.operate.client import Client, address
-from turntake.operate.sources import load
+from turntake.operate.options.sources import load
 
 Url = Annotated[str | None, option("The server. [by the settings: http://127.0.0.1:8080]", "URL")]
 Key = Annotated[str | None, option("Its API key. [for this machine's server, the first of TURNTAKE_API_KEYS]", "KEY")]

@@ -16,7 +16,7 @@ from turntake.operate import logs
 from turntake.operate.cli.connection import Key, destination
 from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import clean, counted, duration, paint, say, short
-from turntake.operate.demo import Demo, Person, embedded
+from turntake.operate.demo.story import Demo, Person, embedded
 
 REDRAW_MS = 120
 COLOURS = {"quiet": "dim", "collecting": "yellow", "answering": "green"}

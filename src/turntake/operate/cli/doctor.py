@@ -7,14 +7,14 @@ from typing import Annotated
 
 from cyclopts import App
 
-from turntake.checks import Check
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError
-from turntake.operate import doctor as examination
-from turntake.operate import stores
+from turntake.finding import Check
 from turntake.operate.cli.flags import Json, Load, switch, takes_settings
 from turntake.operate.cli.output import clean, counted, paint, say, say_json, table
-from turntake.operate.settings import Setting, Settings, shown
+from turntake.operate.doctor import report as examination
+from turntake.operate.doctor import stores
+from turntake.operate.options.settings import Setting, Settings, shown
 
 MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
 WIDTH = len("environment")

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from turntake.operate.settings import SETTINGS, Setting, Settings, shown
-from turntake.operate.sources import load
+from turntake.operate.options.settings import SETTINGS, Setting, Settings, shown
+from turntake.operate.options.sources import load
 
 T = TypeVar("T")
 Load = Callable[[], Settings]

@@ -10,8 +10,8 @@ from cyclopts import App
 from turntake.errors import ConfigurationError
 from turntake.operate.cli.flags import switch
 from turntake.operate.cli.output import paint, say
-from turntake.operate.settings import SETTINGS, Setting
-from turntake.operate.sources import CONFIG_FILE
+from turntake.operate.options.settings import SETTINGS, Setting
+from turntake.operate.options.sources import CONFIG_FILE
 
 AGENT_FILE = "agent.py"
 AGENT = '''"""Answers one turn at a time: everything the person said before they fell silent."""

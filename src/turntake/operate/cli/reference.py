@@ -11,7 +11,7 @@ from itertools import groupby
 from cyclopts import App
 
 from turntake.operate.cli import COMMANDS, build
-from turntake.operate.settings import SETTINGS, Setting, allowed, shown
+from turntake.operate.options.settings import SETTINGS, Setting, allowed, shown
 
 WIDTH = 90
 LETTERS = ("list", "show", "retry", "discard")

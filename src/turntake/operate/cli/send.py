@@ -16,8 +16,8 @@ from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
 from turntake.operate.client import Client, Happened
-from turntake.operate.settings import CHANNELS
-from turntake.operate.sources import load
+from turntake.operate.options.settings import CHANNELS
+from turntake.operate.options.sources import load
 from turntake.rules.key import ConversationKey
 
 ENDS = ("answered", "dead-lettered")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from turntake.operate import logs
+from turntake.operate.account_options import Account, channels_of, listeners_of
 from turntake.operate.assemble import Parts, assemble
-from turntake.operate.channels import Account, channels_of, listeners_of
+from turntake.operate.channel_plugins import LISTEN
 from turntake.operate.cli.flags import Load, takes_settings
 from turntake.operate.cli.output import paint, say
-from turntake.operate.installed import LISTEN
-from turntake.operate.settings import BY_KEY, Settings, without_password
+from turntake.operate.options.settings import BY_KEY, Settings, without_password
 from turntake.service import Role
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def serve(load: Load) -> None:
 
     It stops politely on Ctrl-C or SIGTERM: answers that are under way may finish, the rest is handed back.
     """
-    from turntake.operate.door import refuse_open_bind
-    from turntake.operate.server import listen, new_loop, tune
+    from turntake.http.access import refuse_open_bind
+    from turntake.http.server import listen, new_loop, tune
 
     settings = load()
     logs.configure(settings("log.level"), settings("log.format"))
@@ -68,7 +68,7 @@ def serve(load: Load) -> None:
 
 async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
     from turntake.accept.listening import listening
-    from turntake.operate.server import Server, url_of
+    from turntake.http.server import Server, url_of
 
     app = parts.turns.asgi(
         api_keys=settings("api_keys"),

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
-from turntake.accept.channel import SAID, Channel, Event, Request
 from turntake.accept.intake import key_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, TurntakeError
-from turntake.operate.channels import Account, accounts
+from turntake.operate.account_options import Account, accounts
 from turntake.operate.client import address, explained, options
-from turntake.operate.settings import CHANNELS, Settings
+from turntake.operate.options.settings import CHANNELS, Settings
+from turntake.platforms.channel import SAID, Channel, Event, Request
 
 SENDER = "15550100123"
 

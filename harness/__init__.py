@@ -1,0 +1,1 @@
+"""What tests, chaos and bench share: real servers on free ports, fakes of the outside world, faults."""

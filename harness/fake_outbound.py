@@ -1,0 +1,22 @@
+"""A channel that keeps what it was given, and breaks when told to."""
+
+from turntake import ConversationKey
+from turntake.deliver.outbound import Outbound
+from turntake.platforms.replies import Recipient
+
+
+class Postbox(Outbound):
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.sent: list[str] = []
+        self.failures = 0
+
+    def leads_out(self, key: ConversationKey) -> bool:
+        return True
+
+    async def send(self, to: Recipient, index: int, text: str) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the platform is down")
+        self.places.append(index)
+        self.sent.append(text)

@@ -1,0 +1,1 @@
+"""Local HTTP servers that stand in for the platforms' own APIs."""

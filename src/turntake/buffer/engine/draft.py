@@ -1,0 +1,155 @@
+"""One conversation in hand: what the store had, what the rules made of it, and what must be written for that."""
+
+from collections.abc import Collection
+from random import getrandbits
+from typing import NamedTuple
+
+from turntake.buffer.codec import encode
+from turntake.rules import transitions
+from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, Touch
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.records import Append, Appended, appended
+from turntake.rules.rules import Rules
+
+LOT_BITS = 20
+
+
+class Row(NamedTuple):
+    """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet.
+
+    Half of a version is drawn by lot: a server that lost its latest writes, and got others since, has other versions.
+    """
+
+    version: int = 0
+    conversation: Conversation = Conversation()
+
+
+class Added(NamedTuple):
+    """A message with the number and the time it was given; `payload` is its bytes."""
+
+    seq: int
+    id: str
+    received_at: int
+    payload: bytes
+
+
+class Draft:
+    """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft."""
+
+    __slots__ = (
+        *("key", "row", "now", "conversation", "version", "body", "known"),
+        *("added", "moved", "opened", "closed", "ended"),
+    )
+
+    def __init__(self, key: ConversationKey, row: Row, now: int, known: Collection[str] = ()) -> None:
+        """`known` are ids of messages that the store is known to hold already."""
+        self.key = key
+        self.row = row
+        self.now = now
+        self.conversation = row.conversation
+        self.version = row.version
+        self.body = b""
+        self.known = set(known)
+        self.added: list[Added] = []
+        self.moved: tuple[tuple[int, int], ...] = ()
+        self.opened: tuple[SealedTurn, ...] = ()
+        self.closed: tuple[Closed, ...] = ()
+        self.ended: tuple[Closed, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return self.conversation is not self.row.conversation or bool(self.ended)
+
+    @property
+    def written(self) -> Row:
+        """The row once the store has taken this draft."""
+        return Row(self.version, self.conversation) if self.is_changed else self.row
+
+    @property
+    def open_from(self) -> int:
+        """The number of the first message that is not settled; the next one's if there is none."""
+        conversation = self.conversation
+        if conversation.turn is not None:
+            return conversation.turn.head
+        return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
+
+    def encode(self) -> None:
+        """Writes the conversation down, once all is decided."""
+        if self.is_changed:
+            self.body = encode(self.conversation)
+            self.version = (((self.row.version >> LOT_BITS) + 1) << LOT_BITS) | getrandbits(LOT_BITS)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody ever wrote to this conversation."""
+        return self.row.version > 0 or bool(self.added)
+
+    def append(self, arrival: Append, payload: bytes) -> Appended:
+        before, message_id = self.conversation, arrival.message.id
+        at = transitions.arrival_at(before, self.now)
+        change = transitions.arrive(before, arrival, at)
+        if change is None:
+            return appended(before, "ignored")
+        if message_id in self.known:
+            return appended(before, "duplicate")
+        self.known.add(message_id)
+        self.added.append(Added(before.next_seq, message_id, at, payload))
+        return appended(self._put(change), "buffered", change.closed)
+
+    def touch(self, order: Touch, rules: Rules) -> Conversation | None:
+        if not self.is_there:
+            return None
+        change = transitions.touch(self.conversation, self.key, order, rules, self.now)
+        return self.conversation if change.conversation == self.conversation else self._put(change)
+
+    def claim(self, lease_ms: int) -> SealedTurn | None:
+        """The turn, if the conversation is still due."""
+        due_at = self.conversation.due_at
+        if due_at is None or due_at > self.now:
+            return None
+        is_new = self.conversation.turn is None
+        self.conversation = transitions.claim(self.conversation, self.key, lease_ms, self.now)
+        turn = self.conversation.turn
+        assert turn is not None
+        if is_new:
+            self.opened = (turn,)
+        return turn
+
+    def extend(self, epoch: int, lease_ms: int) -> bool:
+        return self._keep(transitions.extend(self.conversation, epoch, lease_ms, self.now))
+
+    def save(self, epoch: int, progress: Progress) -> bool:
+        return self._keep(transitions.save(self.conversation, epoch, progress))
+
+    def settle(self, epoch: int, settlement: Settlement) -> bool:
+        change = transitions.settle(self.conversation, epoch, settlement, self.now)
+        if change is None:
+            return False
+        self._put(change)
+        return True
+
+    def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
+        """The letter's messages, as they are stored, wait again, with the next numbers."""
+        seqs = sorted(message.seq for message in messages)
+        self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
+        amendments = sum(message.is_amendment for message in messages)
+        self.conversation = transitions.requeue(self.conversation, len(seqs), amendments, self.now)
+        self.ended = (letter,)
+        return self.conversation
+
+    def discard_letter(self, letter: Closed, messages: tuple[Message, ...]) -> bool:
+        self.ended = (letter,)
+        return True
+
+    def _put(self, change: Change) -> Conversation:
+        self.conversation = change.conversation
+        if change.closed is not None:
+            self.closed = (*self.closed, change.closed)
+        return self.conversation
+
+    def _keep(self, conversation: Conversation | None) -> bool:
+        if conversation is None:
+            return False
+        self.conversation = conversation
+        return True

@@ -1,0 +1,60 @@
+"""Looks a SQLite file over: whether it would open, what it holds, and how much room its disk has left."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from turntake.errors import TurntakeError
+from turntake.finding import Check
+
+DISK_LITTLE_BYTES = 1 << 30
+DISK_NOTHING_BYTES = 100 << 20
+
+
+def sqlite_checks(path: Path) -> Iterator[Check]:
+    from turntake.buffer.sqlite.store import refuse_network
+
+    folder = path.parent
+    if not folder.is_dir():
+        yield Check("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
+        return
+    try:
+        refuse_network(path)
+        yield Check("ok", "store", contents(path))
+    except (TurntakeError, OSError) as error:
+        yield Check("fail", "store", str(error))
+        return
+    yield disk(folder)
+
+
+def contents(path: Path) -> str:
+    """What the file holds. Raises OSError that says what is wrong with it."""
+    import apsw
+
+    from turntake.buffer.sqlite.schema import migrations, schema_version
+
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise OSError(f"{path} cannot be written by this user")
+    if not path.exists():
+        return f"{path} will be created"
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        found, known = schema_version(connection), migrations()[-1][0]
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone() or ("?",)
+        connection.close()
+    except apsw.Error as error:
+        raise OSError(f"{path} does not open as a database: {error}") from None
+    if found > known:
+        raise OSError(f"{path} has schema {found}, this release knows {known}: install a newer turntake")
+    after = "" if found == known else f", {known} after the next start"
+    # Serving sets both itself on every connection; the file remembers only the first.
+    return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
+
+
+def disk(folder: Path) -> Check:
+    free = shutil.disk_usage(folder).free
+    says = f"{free / (1 << 30):.1f} GB free on the disk of {folder}"
+    if free < DISK_NOTHING_BYTES:
+        return Check("fail", "disk", f"{says}: make room, or nothing can be accepted")
+    return Check("warn" if free < DISK_LITTLE_BYTES else "ok", "disk", says)

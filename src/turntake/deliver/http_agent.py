@@ -1,0 +1,89 @@
+"""The agent behind a URL: it gets the event `messages.batch.ready` and answers in the response, or later."""
+
+from typing import Any
+
+import msgspec
+
+from turntake.clock import Clock
+from turntake.deliver.cloudevents import batch_ready
+from turntake.deliver.http_call import LARGEST_BODY, Exchange, Response
+from turntake.deliver.sink import Answer, Pending, Sink
+from turntake.deliver.turn import Turn
+from turntake.errors import CallFailed, GiveUp
+
+SHAPES = '{"reply": "…"}, {"replies": ["…", "…"]}, plain text, or nothing'
+
+
+class HttpSink(Sink):
+    """POSTs each turn to one URL. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secrets: str = "",
+        timeout_ms: int = 120_000,
+        pending_ms: int = 600_000,
+        retry_ms: int = 5_000,
+        clock: Clock | None = None,
+    ) -> None:
+        """`timeout_ms` bounds the whole exchange; `pending_ms` is the time to complete a turn after a 202."""
+        self._exchange = Exchange(
+            url, "The agent", secrets=secrets, timeout_ms=timeout_ms, retry_ms=retry_ms, clock=clock
+        )
+        self._pending_ms = pending_ms
+
+    async def deliver(self, turn: Turn) -> Answer | Pending:
+        response = await self._exchange.post(turn.id, batch_ready(turn), {"turntake-attempt": str(turn.attempt)})
+        if response.status == 202:
+            return Pending(self._pending_ms)
+        if 200 <= response.status < 300:
+            return Answer(replies_in(response))
+        raise self._exchange.error_in(response)
+
+    async def aclose(self) -> None:
+        await self._exchange.aclose()
+
+
+def replies_in(response: Response) -> tuple[str, ...]:
+    """The replies in a 2xx answer; blank ones are nothing to say. Raises GiveUp if it is none that we accept."""
+    if response.is_cut:
+        raise CallFailed(f"The agent's answer is larger than {LARGEST_BODY} bytes.")
+    if not response.body.strip():
+        return ()
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise GiveUp("The agent compressed its answer; answer uncompressed, as the request asks for.")
+    kind, _, parameters = response.headers.get("content-type", "").lower().partition(";")
+    kind = kind.strip()
+    if kind == "application/json" or kind.endswith("+json") or (not kind and response.body.lstrip()[:1] == b"{"):
+        replies = _in_json(response.body)
+    elif not kind or (kind.startswith("text/") and kind != "text/html"):
+        replies = (_text(response.body, parameters).strip(),)
+    else:
+        raise GiveUp(f"The agent answered with {kind}; accepted are application/json and text/plain: {SHAPES}.")
+    return tuple(reply for reply in replies if reply.strip())
+
+
+def _in_json(body: bytes) -> tuple[str, ...]:
+    try:
+        said: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise GiveUp(f"The agent's answer is not valid JSON ({error}); accepted are {SHAPES}.") from None
+    match said:
+        case {"reply": _, "replies": _}:
+            raise GiveUp("The agent's answer has both `reply` and `replies`; send one of them.")
+        case {"reply": str(reply)}:
+            return (reply,)
+        case {"reply": None} | {"replies": None}:
+            return ()
+        case {"replies": [*replies]} if all(isinstance(reply, str) for reply in replies):
+            return tuple(str(reply) for reply in replies)
+    raise GiveUp(f"The agent's answer is JSON of another shape; accepted are {SHAPES}.")
+
+
+def _text(body: bytes, parameters: str) -> str:
+    _, _, charset = parameters.partition("charset=")
+    try:
+        return body.decode(charset.split(";")[0].strip(' "') or "utf-8")
+    except (LookupError, UnicodeDecodeError):
+        raise GiveUp("The agent's answer is not text in the encoding it names; send UTF-8.") from None

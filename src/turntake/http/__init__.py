@@ -1,0 +1,1 @@
+"""The service as HTTP: routes, access, limits, errors and pages."""

@@ -1,0 +1,150 @@
+"""uvicorn, set up for us: one process, our own socket, our own log lines, an exit code of 0 after a polite stop."""
+
+import asyncio
+import gc
+import math
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from turntake.errors import ConfigurationError
+from turntake.operate.doctor.report import family_of, reachable
+
+BACKLOG = 2_048
+TICK_S = 1.0
+GC_THRESHOLDS = (20_000, 20, 20)
+SWITCH_S = 0.001
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+Action = Callable[[], None]
+
+
+def nothing() -> None:
+    """Done when nobody cares."""
+
+
+class Server(uvicorn.Server):
+    """Made and run on one event loop. `on_ready` hears when requests are answered, `on_stop` that they soon are not.
+
+    Told to stop, it calls `on_drain` at once and goes on answering for `drain_s`, or until it is told again: a load
+    balancer has to notice first. Then comes `on_stop`, the moment to end responses that never end by themselves.
+    A guest in somebody else's loop leaves signals to them.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        graceful_s: int,
+        on_ready: Action = nothing,
+        on_stop: Action = nothing,
+        *,
+        on_drain: Action = nothing,
+        drain_s: float = 0,
+        is_guest: bool = False,
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=graceful_s,
+                backlog=BACKLOG,
+            )
+        )
+        self._is_guest = is_guest
+        self._on_ready, self._on_stop = on_ready, on_stop
+        self._on_drain, self._drain_s = on_drain, drain_s
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """uvicorn's looks ten times a second whether to stop; once is enough for the Date header of responses."""
+        self._on_ready()
+        await self._serve_until(math.inf)
+        self._stopping.clear()
+        self._on_drain()
+        await self._serve_until(self._loop.time() + self._drain_s)
+
+    async def _serve_until(self, end: float) -> None:
+        """Or until told to stop."""
+        # Not uvicorn's flag: a signal sets it a moment before the event, and would then count twice.
+        while not self._stopping.is_set() and (left := end - self._loop.time()) > 0:
+            await self.on_tick(0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), min(left, TICK_S))
+
+    def stop(self) -> None:
+        """Stops as a signal would: no new requests, those under way may finish."""
+        self.should_exit = True
+        self._stopping.set()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._on_stop()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's raises the signal again afterwards, which would end a clean stop with an exit code of -15."""
+        signals = () if self._is_guest else SIGNALS
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, so that a port that is taken shows before anything else starts."""
+    try:
+        return socket.create_server((host, port), family=family_of(host), backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(_why_not(host, port, error)) from None
+
+
+def url_of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    name = reachable(host)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def tune() -> None:
+    """For a process that only serves: what is loaded stays, and a commit's thread is let in soon after its disk is."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_S)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()
+
+
+def _why_not(host: str, port: int, error: OSError) -> str:
+    import errno
+
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} on {host} is in use: stop what runs there, or choose another with --port {port + 1}."
+    if error.errno == errno.EACCES:
+        return f"Port {port} needs more rights than this user has: choose one above 1023 with --port 8080."
+    return f"Cannot listen on {host}:{port} ({error.strerror or error}): choose another --host or --port."

@@ -1,0 +1,268 @@
+"""How conversations, turns and dead letters look from outside. Pure; the structs are also the API's schema."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from turntake import wire
+from turntake.deliver.cloudevents import EventDecision, EventMessage, EventMetadata, Instant
+from turntake.http.why import why
+from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
+from turntake.rules.deadline import Decision
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message, in_order, joined
+from turntake.rules.records import Letter, Snapshot, TurnRecord
+
+
+class OpenTurnView(msgspec.Struct, frozen=True, rename="camel"):
+    """The turn being answered: held by somebody until `leaseUntilAt`, or to be tried again at `retryAt`."""
+
+    turn_id: str
+    attempt: int
+    reason: str
+    messages: list[EventMessage]
+    replies: tuple[str, ...]
+    error: str
+    claimed_at: Instant
+    lease_until_at: Instant | None
+    retry_at: Instant | None
+
+
+class PastTurnView(msgspec.Struct, frozen=True, rename="camel"):
+    """One line of a conversation's history; `/v1/turns/{turnId}` has the rest."""
+
+    turn_id: str
+    status: str
+    attempt: int
+    message_count: int
+    reason: str | None
+    replies: tuple[str, ...]
+    error: str
+    claimed_at: Instant | None
+    settled_at: Instant | None
+
+
+class ConversationView(msgspec.Struct, frozen=True, rename="camel"):
+    """Where a conversation stands: `messageCount` messages wait until `dueAt`, because of `reason`."""
+
+    conversation_key: str
+    conversation_id: str
+    tenant: str
+    channel: str
+    account: str
+    topic: str
+    agent: str
+    status: State
+    message_count: int
+    due_at: Instant | None
+    reason: str | None
+    turn_id: str | None
+    why: str
+
+
+class ConversationDetail(ConversationView, frozen=True, rename="camel"):
+    """The same with what waits, what is being answered, why it waits, and the latest turns."""
+
+    messages: list[EventMessage]
+    turn: OpenTurnView | None
+    decisions: list[EventDecision]
+    turns: list[PastTurnView]
+
+
+class TurnView(msgspec.Struct, frozen=True, rename="camel"):
+    """A turn from its first message to its end; the fields it shares with `messages.batch.ready` mean the same.
+
+    `waitedMs` is how long its first message waited, `latenessMs` how long after being due it was claimed.
+    `sentReplies` is how many of its replies left for the person, where they leave at all.
+    `unknownReplies` are the places, from 0, of replies that a platform may have taken or not: it never said.
+    """
+
+    turn_id: str
+    conversation_id: str
+    conversation_key: str
+    tenant: str
+    channel: str
+    account: str
+    agent: str
+    topic: str
+    status: Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
+    attempt: int
+    reason: str
+    message_count: int
+    text: str
+    messages: list[EventMessage]
+    decisions: list[EventDecision]
+    replies: tuple[str, ...]
+    sent_replies: int
+    unknown_replies: tuple[int, ...]
+    error: str
+    metadata: EventMetadata
+    buffered_at: Instant | None
+    first_message_at: Instant | None
+    last_message_at: Instant | None
+    due_at: Instant | None
+    claimed_at: Instant | None
+    settled_at: Instant | None
+    lease_until_at: Instant | None
+    retry_at: Instant | None
+    lateness_ms: int | None
+    waited_ms: int | None
+
+
+class LetterView(msgspec.Struct, frozen=True, rename="camel"):
+    """A dead letter. Its id is its turn's."""
+
+    id: str
+    conversation_key: str
+    at: Instant
+    reason: str
+    error: str
+    attempts: int
+    message_count: int
+
+
+class LetterDetail(LetterView, frozen=True, rename="camel"):
+    """The same with its messages."""
+
+    messages: list[EventMessage]
+
+
+def conversation_view(key: ConversationKey, conversation: Conversation, now: int) -> ConversationView:
+    return ConversationView(**_standing(key, conversation, now))
+
+
+def conversation_detail(snapshot: Snapshot, turns: Iterable[TurnRecord], now: int) -> ConversationDetail:
+    conversation = snapshot.conversation
+    buffer, turn = conversation.buffer, conversation.turn
+    waiting = [m for m in snapshot.messages if buffer is not None and m.seq >= buffer.head]
+    return ConversationDetail(
+        **_standing(snapshot.key, conversation, now),
+        messages=message_views(waiting, snapshot.key),
+        turn=None if turn is None else _open_turn(snapshot, turn),
+        decisions=decision_views(buffer.decisions if buffer else turn.decisions if turn else ()),
+        turns=[_past_turn(record) for record in turns if record.closed is not None],
+    )
+
+
+def turn_view(record: TurnRecord) -> TurnView:
+    key, turn, closed = record.key, record.turn, record.closed
+    arrived_at = min((message.received_at for message in record.messages), default=None)
+    sent = [message.received_at if message.sent_at is None else message.sent_at for message in record.messages]
+    return TurnView(
+        turn_id=record.id,
+        conversation_id=key.conversation,
+        conversation_key=str(key),
+        tenant=key.tenant,
+        channel=key.channel,
+        account=key.account,
+        agent=record.agent,
+        topic=key.topic,
+        status=record.status,  # type: ignore[arg-type]
+        attempt=turn.attempt if turn else 0,
+        reason=turn.ready.reason if turn else closed.reason if closed else "",
+        message_count=len(record.messages),
+        text=joined(record.messages),
+        messages=message_views(record.messages, key),
+        decisions=decision_views(turn.decisions if turn else ()),
+        replies=turn.progress.replies if turn else (),
+        sent_replies=turn.progress.sent if turn else 0,
+        unknown_replies=turn.progress.unknown if turn else (),
+        error=_error(turn, closed),
+        metadata=EventMetadata(key.channel),
+        buffered_at=_instant(arrived_at),
+        first_message_at=_instant(min(sent, default=None)),
+        last_message_at=_instant(max(sent, default=None)),
+        due_at=_instant(turn.ready.at if turn else None),
+        claimed_at=_instant(turn.claimed_at if turn else None),
+        settled_at=_instant(closed.at if closed else None),
+        lease_until_at=_instant(turn.due_at if turn and turn.is_leased and closed is None else None),
+        retry_at=_instant(turn.due_at if turn and not turn.is_leased and closed is None else None),
+        lateness_ms=turn.claimed_at - turn.ready.at if turn else None,
+        waited_ms=turn.claimed_at - arrived_at if turn and arrived_at is not None else None,
+    )
+
+
+def letter_view(letter: Letter) -> LetterView:
+    return LetterView(**_letter(letter))
+
+
+def letter_detail(letter: Letter) -> LetterDetail:
+    return LetterDetail(**_letter(letter), messages=message_views(letter.messages, letter.key))
+
+
+def message_views(messages: Iterable[Message], key: ConversationKey) -> list[EventMessage]:
+    return [msgspec.convert(wire.message_view(message, key.channel), EventMessage) for message in messages]
+
+
+def decision_views(decisions: Iterable[Decision]) -> list[EventDecision]:
+    return [msgspec.convert(wire.decision_view(decision), EventDecision) for decision in decisions]
+
+
+def _standing(key: ConversationKey, conversation: Conversation, now: int) -> dict[str, Any]:
+    buffer, turn = conversation.buffer, conversation.turn
+    return {
+        "conversation_key": str(key),
+        "conversation_id": key.conversation,
+        "tenant": key.tenant,
+        "channel": key.channel,
+        "account": key.account,
+        "topic": key.topic,
+        "agent": conversation.agent,
+        "status": conversation.state,
+        "message_count": conversation.waiting,
+        "due_at": _instant(buffer.due.at if buffer else None),
+        "reason": buffer.due.reason if buffer else None,
+        "turn_id": turn.id if turn else None,
+        "why": why(conversation, now),
+    }
+
+
+def _open_turn(snapshot: Snapshot, turn: SealedTurn) -> OpenTurnView:
+    sealed = in_order(tuple(m for m in snapshot.messages if turn.head <= m.seq <= turn.tail))
+    return OpenTurnView(
+        turn_id=turn.id,
+        attempt=turn.attempt,
+        reason=turn.ready.reason,
+        messages=message_views(sealed, snapshot.key),
+        replies=turn.progress.replies,
+        error=turn.error,
+        claimed_at=wire.instant(turn.claimed_at),
+        lease_until_at=_instant(turn.due_at if turn.is_leased else None),
+        retry_at=_instant(None if turn.is_leased else turn.due_at),
+    )
+
+
+def _past_turn(record: TurnRecord) -> PastTurnView:
+    turn, closed = record.turn, record.closed
+    return PastTurnView(
+        turn_id=record.id,
+        status=record.status,
+        attempt=turn.attempt if turn else 0,
+        message_count=len(record.messages),
+        reason=turn.ready.reason if turn else None,
+        replies=turn.progress.replies if turn else (),
+        error=_error(turn, closed),
+        claimed_at=_instant(turn.claimed_at if turn else None),
+        settled_at=_instant(closed.at if closed else None),
+    )
+
+
+def _letter(letter: Letter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "conversation_key": str(letter.key),
+        "at": wire.instant(letter.at),
+        "reason": letter.reason,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "message_count": letter.count,
+    }
+
+
+def _error(turn: SealedTurn | None, closed: Closed | None) -> str:
+    return (closed.error if closed else "") or (turn.error if turn else "")
+
+
+def _instant(at: int | None) -> str | None:
+    return None if at is None else wire.instant(at)

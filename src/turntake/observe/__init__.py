@@ -1,0 +1,1 @@
+"""What happens to messages and turns, for whoever watches."""

@@ -1,0 +1,162 @@
+"""From settings to the channels that run: every account at every installed platform, and what each still lacks."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from turntake.errors import ConfigurationError
+from turntake.operate.channel_plugins import LISTEN, Installed, listener_of
+from turntake.operate.options.settings import BY_KEY, CHANNELS, Settings, option_settings
+from turntake.platforms.channel import Channel, Option
+from turntake.platforms.listener import Listener
+from turntake.platforms.replies import Sender
+
+Place = tuple[str, str]
+"""A channel's name and an account's, which is "" for the only or first one."""
+
+CALLBACK = "generic.callback_url"
+HEARD_WHOLE = frozenset({"discord"})
+"""The channels whose listener hears messages too, so that they can do without webhooks."""
+OFF = frozenset({"0", "false", "no", "off"})
+
+
+class Account(NamedTuple):
+    """One account: what it was told, the channel made of it, and the variables that are missing, by their use.
+
+    `missing` has "verify" (webhooks are refused), "reply" (answers stay here) and "listen" (nobody listens), each
+    only if something is missing. `listener` is there if nothing is missing for it. `fault` says what cannot be used.
+    """
+
+    installed: Installed
+    name: str = ""
+    options: Mapping[str, str] = {}
+    channel: Channel | None = None
+    listener: type[Listener] | None = None
+    missing: Mapping[str, tuple[str, ...]] = {}
+    fault: str = ""
+    is_configured: bool = False
+
+    @property
+    def place(self) -> Place:
+        return self.installed.name, self.name
+
+    @property
+    def label(self) -> str:
+        """`whatsapp`, or `whatsapp/sales`."""
+        return "/".join(filter(None, self.place))
+
+    @property
+    def path(self) -> str:
+        return f"/webhooks/{self.label}"
+
+    @property
+    def receives(self) -> bool:
+        return "verify" not in self.missing or (self.listener is not None and self.installed.name in HEARD_WHOLE)
+
+    @property
+    def status(self) -> str:
+        if self.fault:
+            return f"broken: {self.fault}"
+        if not self.is_configured:
+            return "not configured"
+        if not self.receives:
+            return f"incomplete: {_are_missing(self.missing['verify'])}"
+        return "receives only" if "reply" in self.missing else "ready"
+
+
+def accounts(settings: Settings) -> list[Account]:
+    """The main account of every installed channel, configured or not, each followed by its named ones."""
+    return [
+        _account(installed, name, settings) for installed in CHANNELS.values() for name in _names(installed, settings)
+    ]
+
+
+def channels_of(accounts: Iterable[Account]) -> dict[Place, Channel]:
+    """What can be served; one without its secret refuses all. ConfigurationError if one was told what cannot be."""
+    channels: dict[Place, Channel] = {}
+    for account in accounts:
+        if account.channel is not None:
+            channels[account.place] = account.channel
+        elif account.installed.channel is not None:
+            raise ConfigurationError(f"{account.label}: {account.fault}")
+    return channels
+
+
+def senders_of(accounts: Iterable[Account]) -> dict[Place, Sender]:
+    """Those through which answers can leave. ConfigurationError if one was told what cannot be."""
+    return {
+        account.place: account.installed.sender(account.options)
+        for account in accounts
+        if account.installed.sender and account.channel and "reply" not in account.missing
+    }
+
+
+def listeners_of(accounts: Iterable[Account]) -> dict[Place, Listener]:
+    """Those that have all they need to listen. ConfigurationError if one was told what cannot be."""
+    return {account.place: account.listener(account.options) for account in accounts if account.listener is not None}
+
+
+def webhook_url(account: Account, settings: Settings) -> str:
+    """The address to give to the platform; this machine's own as long as there is no public one."""
+    from turntake.operate.client import address
+
+    return str(settings("public_url").rstrip("/") or address(settings)) + account.path
+
+
+def _names(installed: Installed, settings: Settings) -> Iterator[str]:
+    yield ""
+    if installed.channel:
+        yield from dict.fromkeys(settings(f"{installed.name}.accounts"))
+
+
+def _account(installed: Installed, name: str, settings: Settings) -> Account:
+    if installed.channel is None:
+        return Account(installed, name, fault=installed.fault)
+    table = option_settings(".".join(filter(None, (installed.name, name))), installed.options)
+    options = {setting.name: settings(setting.key) for setting in table}
+    unset = {s.name: s.env for s, o in zip(table, installed.options, strict=True) if _is_unset(o, options[s.name])}
+    is_configured = bool(name) or any(settings.is_set(setting.key) for setting in table)
+    missing = _missing(installed, unset) | _no_way_back(installed, settings)
+    channel, fault = _made(installed.channel, options)
+    is_heard = installed.has_listener and is_configured and LISTEN not in missing
+    listener, unheard = _hearing(installed, unset) if is_heard else (None, "")
+    fault = fault or installed.sender_fault or unheard
+    return Account(installed, name, options, channel, listener, missing, fault, is_configured)
+
+
+def _is_unset(option: Option, value: str) -> bool:
+    """Whether it has no value, or is a switch for the listener that is off."""
+    return not value.strip() or (option.use == LISTEN and value.strip().lower() in OFF)
+
+
+def _hearing(installed: Installed, unset: Mapping[str, str]) -> tuple[type[Listener] | None, str]:
+    """The listener, or why it cannot be used; neither if it needs more than its channel knew."""
+    listener, fault = listener_of(installed.name)
+    lacks = [option for option in listener.options if option.use and option.name in unset] if listener else []
+    return (None, "") if lacks else (listener, fault)
+
+
+def _missing(installed: Installed, unset: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The variables that are needed and not set, by use; `unset` has the variable of every option without a value."""
+    missing: dict[str, tuple[str, ...]] = {}
+    for option in installed.options:
+        if option.use and option.name in unset:
+            missing[option.use] = (*missing.get(option.use, ()), unset[option.name])
+    return missing
+
+
+def _no_way_back(installed: Installed, settings: Settings) -> dict[str, tuple[str, ...]]:
+    """The generic channel has no platform to answer through, but an address."""
+    if installed.name != "generic" or settings(CALLBACK):
+        return {}
+    return {"reply": (BY_KEY[CALLBACK].env,)}
+
+
+def _made(kind: type[Channel], options: Mapping[str, str]) -> tuple[Channel | None, str]:
+    try:
+        return kind({name: value for name, value in options.items() if value}), ""
+    except ConfigurationError as error:
+        return None, str(error)
+
+
+def _are_missing(names: tuple[str, ...]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing"

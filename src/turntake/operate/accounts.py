@@ -1,0 +1,93 @@
+"""Named accounts: a channel's `accounts` names them, and each can be told all that the channel can."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from turntake.errors import ConfigurationError
+from turntake.operate.channel_plugins import NAME
+from turntake.operate.options.settings import BY_ENV, CHANNELS, PREFIX, SETTINGS, Given, Setting, option_settings
+
+ALLOWED = "lower-case letters, digits, - and _, 64 at most"
+
+
+class Named(NamedTuple):
+    """The further accounts of every channel, and the settings that they add."""
+
+    names: Mapping[str, Sequence[str]]
+    settings: tuple[Setting, ...]
+
+    def refuse_unknown(self, channel: str, name: str, where: str) -> None:
+        """Raises ConfigurationError unless this account was named."""
+        known = self.names.get(channel, ())
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"name it in {channel}.accounts first."
+            raise ConfigurationError(f"[{channel}.{name}] {where}: there is no such account; {hint}")
+
+
+def named(given: Mapping[str, Given]) -> Named:
+    """The accounts that these values name. Raises ConfigurationError if a name cannot be one."""
+    names = {channel: _names(channel, given.get(f"{channel}.accounts")) for channel in CHANNELS}
+    settings = [
+        setting
+        for channel, accounts in names.items()
+        for name in accounts
+        for setting in option_settings(f"{channel}.{name}", CHANNELS[channel].options)
+    ]
+    _refuse_twins(settings)
+    return Named(names, tuple(settings))
+
+
+def _names(channel: str, given: Given | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    for name in given.value:
+        _refuse_bad(channel, name, f"in {given.origin}")
+    return tuple(dict.fromkeys(given.value))
+
+
+def _refuse_bad(channel: str, name: str, where: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(f'{channel}.accounts = "{name}" {where}: an account\'s name has {ALLOWED}.')
+    own = _prefix(channel) + name.replace("-", "_").upper()
+    for setting in SETTINGS:
+        if setting.env == own or setting.env.startswith(f"{own}_"):
+            raise ConfigurationError(
+                f'{channel}.accounts = "{name}" {where}: {setting.env} is a setting already; choose another name.'
+            )
+
+
+def _refuse_twins(settings: Sequence[Setting]) -> None:
+    """Two accounts may not be told by the same variable, as `a-b` and `a_b` would be."""
+    known: dict[str, Setting] = dict(BY_ENV)
+    for setting in settings:
+        for env in setting.env_names:
+            twin = known.setdefault(env, setting)
+            if twin is not setting:
+                raise ConfigurationError(
+                    f"[{setting.section}] and [{twin.section}] would share {env}: rename one of the accounts."
+                )
+
+
+def unusable(env: str) -> str:
+    """Why a variable of a channel, or of its listener, that cannot be used is ignored; "" if it is no such."""
+    for channel, installed in CHANNELS.items():
+        if env.startswith(_prefix(channel)) and (installed.fault or installed.listener_fault):
+            return installed.fault or installed.listener_fault
+    return ""
+
+
+def unnamed(env: str) -> str:
+    """Why a variable that reads like an account's is ignored; "" if it does not."""
+    for channel, installed in CHANNELS.items():
+        endings = "|".join(name for s in option_settings("", installed.options) for name in s.env_names)
+        found = re.fullmatch(f"{_prefix(channel)}(.+?)_({endings.replace(PREFIX, '')})", env)
+        if found and installed.options:
+            return f"there is no account {found[1].lower()!r}; name it in {_prefix(channel)}ACCOUNTS."
+    return ""
+
+
+def _prefix(channel: str) -> str:
+    return f"{PREFIX}{channel.replace('-', '_').upper()}_"

@@ -1,0 +1,138 @@
+"""Who answers, from the words on a command line: `echo`, a URL, or `module:attribute`."""
+
+import difflib
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from turntake.clock import Clock
+from turntake.deliver.echo import echo
+from turntake.deliver.handler import HandlerSink
+from turntake.deliver.sink import Sink
+from turntake.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from turntake.service import TurnTake
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Where turns go. `turns` is the object that was named, if one was: its rules and store count unless overridden."""
+
+    sink: Sink
+    turns: "TurnTake | None" = None
+
+
+def agent_from(
+    spec: str, *, secrets: str = "", timeout_ms: int = 120_000, pending_ms: int = 600_000, clock: Clock | None = None
+) -> Agent:
+    """The agent behind `spec`. The options are for URLs. Whoever calls this closes the sink of a URL.
+
+    Raises ConfigurationError, which says what to correct.
+    """
+    if spec == "echo":
+        return Agent(HandlerSink(echo))
+    if "://" in spec:
+        from turntake.deliver.http_agent import HttpSink
+
+        return Agent(HttpSink(spec, secrets=secrets, timeout_ms=timeout_ms, pending_ms=pending_ms, clock=clock))
+    return _as_agent(load_object(spec), spec)
+
+
+def load_object(spec: str) -> Any:
+    """What `package.module:attribute` names; the current folder is looked in first."""
+    module_name, colon, path = spec.partition(":")
+    if not (module_name and colon and path):
+        raise ConfigurationError(
+            f"{spec!r} names no agent: write `echo`, a URL, or module:attribute, for example my_app:answer."
+        )
+    found: Any = _module(module_name)
+    for name in path.split("."):
+        found = _attribute(found, name, spec)
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    if name.endswith(".py") or "/" in name or name.startswith("."):
+        written = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise ConfigurationError(f"A module is named as in an import: write {written!r} instead of {name!r}.")
+    here = str(Path.cwd())
+    if here not in sys.path[:1]:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(_about_missing(name, error.name or name, Path(here))) from error
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}:{frame.lineno}"
+        raise ConfigurationError(f"Importing {name!r} raised {type(error).__name__}: {error} ({where}).") from error
+
+
+def _about_missing(name: str, missing: str, here: Path) -> str:
+    if not f"{name}.".startswith(f"{missing}."):
+        return f"{name!r} imports {missing!r}, which is not installed here: install it in this environment."
+    present = [path.stem for path in here.glob("*.py")] + [path.parent.name for path in here.glob("*/__init__.py")]
+    return (
+        f"There is no module {missing!r} in {here} or among the installed packages"
+        f"{_meant(missing, present)}; start turntake in the folder that holds it, or correct the name."
+    )
+
+
+def _attribute(owner: Any, name: str, spec: str) -> Any:
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        public = [known for known in vars(owner) if not known.startswith("_")] if hasattr(owner, "__dict__") else []
+        raise ConfigurationError(
+            f"{spec!r} cannot be found: there is no {name!r} in {_named(owner)}{_meant(name, public)}."
+        ) from None
+
+
+def _as_agent(found: Any, spec: str) -> Agent:
+    from turntake.service import TurnTake  # it imports this package, so not at the top
+
+    if isinstance(found, Sink):
+        return Agent(found)
+    if isinstance(found, TurnTake):
+        if found._sink is None:
+            raise ConfigurationError(f"{spec!r} has no handler yet: decorate a function in it with @turns.handler.")
+        return Agent(found._sink, found)
+    if inspect.isclass(found):
+        raise ConfigurationError(f"{spec!r} is a class: name a function, or an instance of it.")
+    if not callable(found):
+        raise ConfigurationError(
+            f"{spec!r} is of type {type(found).__name__}: "
+            "name a function that takes a Turn, a Sink, or a TurnTake object."
+        )
+    _check_signature(found, spec)
+    return Agent(HandlerSink(found))
+
+
+def _check_signature(function: Callable[..., Any], spec: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some built-in functions do not tell
+        return
+    try:
+        signature.bind(object())
+    except TypeError:
+        raise ConfigurationError(
+            f"{spec!r} takes {signature}, but is called with one argument, the turn: "
+            f"write `async def {getattr(function, '__name__', 'answer')}(turn): ...`."
+        ) from None
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _named(owner: Any) -> str:
+    return repr(owner.__name__) if hasattr(owner, "__name__") else f"a {type(owner).__name__}"

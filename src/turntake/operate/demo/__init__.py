@@ -1,0 +1,1 @@
+"""`turntake demo`."""

@@ -1,0 +1,1 @@
+"""The generic webhook, for every platform without a folder of its own."""

@@ -1,0 +1,21 @@
+"""Replies to Instagram's direct messages. Pure."""
+
+from urllib.parse import quote
+
+from turntake.platforms.messenger.replies import MessengerSender
+from turntake.platforms.replies import Recipient, Unit
+
+LINKED_TO_A_PAGE = "graph.facebook.com"
+
+
+class InstagramSender(MessengerSender):
+    """Messenger's API on another server. A text is measured in bytes, so that "é" counts as two."""
+
+    name = "Instagram"
+    longest = 1000
+    unit: Unit = "bytes"
+
+    def _whose(self, to: Recipient) -> str:
+        """The account, by its id. Apps that came by a Facebook page have that page's token, and are `me`."""
+        is_linked = LINKED_TO_A_PAGE in self._given["api_base"]
+        return "me" if is_linked or not to.account else quote(to.account, safe="")

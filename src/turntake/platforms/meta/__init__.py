@@ -1,0 +1,1 @@
+"""What WhatsApp, Messenger and Instagram have in common."""

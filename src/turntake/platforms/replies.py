@@ -1,0 +1,95 @@
+"""The port: how a reply is put to one platform's API.
+
+Pure, like its counterpart `accept/channel.py`: it writes calls and reads responses. `deliver/reply.py` makes them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+
+Unit = Literal["characters", "utf-16", "bytes"]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One HTTP request to make."""
+
+    url: str
+    body: bytes = b""
+    headers: Mapping[str, str] = msgspec.field(default_factory=lambda: {"content-type": "application/json"})
+    method: str = "POST"
+
+
+class Response(msgspec.Struct, frozen=True):
+    """What came back; header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+
+
+class Recipient(msgspec.Struct, frozen=True):
+    """Whom a turn's answer goes to: its conversation, and the messages that it answers, in order.
+
+    `reply_to` is the id of the message to quote, if the reply is to quote one and the platform can.
+    """
+
+    key: ConversationKey
+    turn_id: str
+    messages: tuple[Message, ...]
+    reply_to: str = ""
+
+    @property
+    def account(self) -> str:
+        """Our side's id as the platform writes it; "" if the platform named none."""
+        name, slash, rest = self.key.account.partition("/")
+        own = rest if slash else name
+        return "" if own == "default" else own
+
+    @property
+    def thread(self) -> str:
+        """The thread inside the chat, if any."""
+        return self.key.topic.partition("@")[0]
+
+    @property
+    def last(self) -> Message | None:
+        return self.messages[-1] if self.messages else None
+
+
+class Sender(ABC):
+    """One account at one platform, outwards. Made only if the options it needs are set."""
+
+    longest: int
+    unit: Unit = "characters"
+    typing_ms: int = 0
+    """How often a typing indicator must be renewed; 0 where there is none."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """`given` are the channel's options by name, those that are not set with their defaults."""
+        self._given = given
+
+    @abstractmethod
+    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+        """The call that sends one reply, no longer than `longest`. `reply_id` is the same on every try.
+
+        Raises GiveUp if there is no way to this recipient.
+        """
+
+    @abstractmethod
+    def receipt(self, response: Response) -> str:
+        """The platform's id of what it took. For anything else raises, with the platform's own words:
+
+        RetryLater if it says when, or throttles; GiveUp if it will never take this; SendFailed if it may next time.
+        """
+
+    def typing(self, to: Recipient) -> Call | None:
+        """The call that shows the person that an answer is being written."""
+        return None
+
+    def typing_stopped(self, to: Recipient) -> Call | None:
+        """The call that takes it back, where one is needed and exists."""
+        return None

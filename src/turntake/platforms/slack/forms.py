@@ -1,0 +1,85 @@
+"""What Slack sends as forms: slash commands, pressed buttons, chosen menus. Pure."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from turntake.errors import Unreadable
+from turntake.platforms.channel import Event
+from turntake.platforms.loose_json import object_at, object_in, objects_at, text_at
+from turntake.platforms.slack.content import ignored, instant, is_group, thread_of
+
+PRESSED = frozenset({"block_actions", "interactive_message"})
+
+
+def form_events(form: dict[str, str]) -> list[Event]:
+    if "payload" in form:
+        return _interaction(_read(form["payload"]))
+    if "command" in form:
+        return [_command(form)]
+    return [] if "ssl_check" in form else [Event(kind="unsupported", account=form.get("team_id", ""))]
+
+
+def _read(payload: str) -> dict[str, Any]:
+    said = object_in(payload)
+    if said is None:
+        raise Unreadable("The form's payload is no JSON object, which Slack sends.")
+    return said
+
+
+def _command(form: dict[str, str]) -> Event:
+    """What a person typed, with the command's name before it."""
+    channel = form.get("channel_id", "")
+    words = f"{form['command']} {form.get('text', '')}".strip()
+    return Event(
+        kind="message" if channel else "unsupported",
+        account=form.get("team_id") or form.get("enterprise_id", ""),
+        conversation=channel,
+        sender=form.get("user_id", ""),
+        id=form.get("trigger_id", ""),
+        text=words,
+        is_group=is_group(channel, ""),
+        metadata={"command": form["command"]},
+    )
+
+
+def _interaction(payload: dict[str, Any]) -> list[Event]:
+    kind = text_at(payload, "type")
+    if kind not in PRESSED:
+        return [Event(kind=ignored(kind), account=text_at(payload, "team", "id"))]
+    return [_press(payload, action) for action in objects_at(payload, "actions")]
+
+
+def _press(payload: dict[str, Any], action: dict[str, Any]) -> Event:
+    """A button or a menu on a message. On a page of the app there is no conversation to answer in."""
+    team, user, channel, post, place = (
+        object_at(payload, name) for name in ("team", "user", "channel", "message", "container")
+    )
+    conversation = text_at(channel, "id") or text_at(place, "channel_id")
+    pressed_on = text_at(post, "ts") or text_at(place, "message_ts") or text_at(payload, "message_ts")
+    at = text_at(action, "action_ts") or text_at(payload, "action_ts")
+    return Event(
+        kind="postback" if conversation else "unsupported",
+        account=text_at(team, "id") or text_at(payload, "enterprise", "id"),
+        conversation=conversation,
+        sender=text_at(user, "id"),
+        id=at or text_at(payload, "trigger_id"),
+        text="\n".join(_chosen(action)) or text_at(action, "value") or _name(action),
+        sent_at=instant(at),
+        reply_to=pressed_on or None,
+        thread=thread_of(post or {"ts": pressed_on, **place}),
+        is_group=is_group(conversation, ""),
+        metadata={"payload": text_at(action, "value"), "action": _name(action)},
+    )
+
+
+def _chosen(action: dict[str, Any]) -> Iterator[str]:
+    """The labels a person saw and pressed; for a date, a time or a person, what was picked."""
+    options = [action, object_at(action, "selected_option"), *objects_at(action, "selected_options")]
+    for option in options:
+        yield from filter(None, [text_at(option, "text", "text")])
+    picked = ("date", "time", "user", "channel", "conversation")
+    yield from filter(None, (text_at(action, f"selected_{what}") for what in picked))
+
+
+def _name(action: dict[str, Any]) -> str:
+    return text_at(action, "action_id") or text_at(action, "name")

@@ -1,0 +1,90 @@
+"""Replies to Slack: chat.postMessage, and a status in threads while the answer is written. Pure."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from turntake.errors import GiveUp, RetryLater, SendFailed
+from turntake.platforms.loose_json import object_in
+from turntake.platforms.replies import Call, Recipient, Response, Sender
+
+THROTTLED = frozenset({"ratelimited", "rate_limited"})
+PASSING = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+HINTS = {
+    "channel_not_found": "invite the bot to the channel",
+    "not_in_channel": "invite the bot to the channel",
+    "invalid_auth": "set TURNTAKE_SLACK_BOT_TOKEN to the app's Bot User OAuth Token",
+    "not_authed": "set TURNTAKE_SLACK_BOT_TOKEN to the app's Bot User OAuth Token",
+    "account_inactive": "install the app again, and set TURNTAKE_SLACK_BOT_TOKEN to its new token",
+    "token_revoked": "install the app again, and set TURNTAKE_SLACK_BOT_TOKEN to its new token",
+    "missing_scope": "add the scope chat:write, and install the app again",
+}
+WAIT_S = 1.0
+"""How long to wait where Slack throttles without saying: it takes about one message a second in each channel."""
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
+
+
+class SlackSender(Sender):
+    """Slack has no idempotency key: a reply whose fate is unknown may arrive twice. Its metadata says which it is."""
+
+    # Slack takes 4,000, counted with the escapes: this leaves a third of the room to them. Should a text have more,
+    # Slack itself sends it in two messages, and loses nothing below 40,000.
+    longest = 3_000
+    # A status lasts two minutes.
+    typing_ms = 60_000
+
+    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+        body = {
+            "channel": to.key.conversation,
+            "text": text.translate(_ESCAPES),
+            "metadata": {"event_type": "turntake_reply", "event_payload": {"reply_id": reply_id}},
+        }
+        return self._call("chat.postMessage", body | ({"thread_ts": to.thread} if to.thread else {}))
+
+    def receipt(self, response: Response) -> str:
+        if response.status == 429:
+            raise RetryLater(_wait_s(response), "Slack throttles us (429).")
+        said = object_in(response.body) or {}
+        if response.status == 200 and said.get("ok") is True:
+            return str(said.get("ts") or "")
+        error = str(said.get("error") or "")
+        if error in THROTTLED:
+            raise RetryLater(_wait_s(response), f"Slack throttles us ({error}).")
+        if response.status >= 500 or error in PASSING or (response.status < 300 and not error):
+            raise SendFailed(f"Slack failed ({error or response.status}).")
+        raise GiveUp(f"Slack refuses the reply: {_in_full(error, said) or response.status}.")
+
+    def typing(self, to: Recipient) -> Call | None:
+        return self._status(to, "is typing…")
+
+    def typing_stopped(self, to: Recipient) -> Call | None:
+        return self._status(to, "")
+
+    def _status(self, to: Recipient, status: str) -> Call | None:
+        """Slack shows one in threads alone."""
+        if not to.thread:
+            return None
+        body = {"channel_id": to.key.conversation, "thread_ts": to.thread, "status": status}
+        return self._call("assistant.threads.setStatus", body)
+
+    def _call(self, method: str, body: dict[str, Any]) -> Call:
+        headers = {
+            "authorization": f"Bearer {self._given['bot_token']}",
+            "content-type": "application/json; charset=utf-8",
+        }
+        return Call(f"{self._given['api_base'].rstrip('/')}/{method}", msgspec.json.encode(body), headers)
+
+
+def _in_full(error: str, said: dict[str, Any]) -> str:
+    """Slack's word, what it needs if it says so, and what to do about it."""
+    needed = said.get("needed")
+    detail = f" (needs {needed})" if isinstance(needed, str) else ""
+    return f"{error}{detail}; {HINTS[error]}" if error in HINTS else f"{error}{detail}"
+
+
+def _wait_s(response: Response) -> float:
+    written = response.headers.get("retry-after", "")
+    return float(written) if _SECONDS.fullmatch(written) else WAIT_S

@@ -1,0 +1,1 @@
+"""Twilio, for SMS and WhatsApp."""

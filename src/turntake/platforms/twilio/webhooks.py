@@ -1,0 +1,258 @@
+"""Twilio: SMS, MMS and WhatsApp through Twilio. Pure.
+
+Twilio signs the public URL together with the form, so the URL must be the one that Twilio calls, to the letter.
+Its own words are in https://www.twilio.com/docs/usage/webhooks/webhooks-security.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import math
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, urlencode
+
+from turntake.errors import Forged
+from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.rules.message import Attachment
+
+TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
+FORM = "application/x-www-form-urlencoded"
+INBOUND = frozenset({"", "received", "receiving"})
+SHORTEST_BASE64 = 60
+MOST_FIELDS = 1_000
+LONGEST_FORM = 262_144
+"""In bytes. A form must be read before anybody knows whose it is, so it may not take long to read."""
+
+# What an agent may want to know, beside what has a place of its own.
+METADATA = {
+    "ProfileName": "senderName",
+    "ExternalUserId": "externalUserId",
+    "MessageType": "messageType",
+    "MessagingServiceSid": "messagingServiceSid",
+    "ButtonText": "buttonText",
+    "ButtonPayload": "payload",
+    "OriginalRepliedMessageSender": "repliedSender",
+    "ReferralSourceUrl": "referralUrl",
+    "ReferralHeadline": "referralHeadline",
+}
+FORWARDED = {"Forwarded": "forwarded", "FrequentlyForwarded": "frequentlyForwarded"}
+
+_URL = re.compile(
+    r"(?s)(?P<scheme>https?)://(?P<host>(?:[^/?]*@)?(?:\[[^]/?]*\]|[^/?:]*))(?P<port>:\d+)?(?P<rest>(?:[/?].*)?)"
+)
+_MEDIA = re.compile(r"MediaUrl(\d{1,3})")
+
+Fields = Mapping[str, str]
+
+
+class Twilio(Channel):
+    """One Twilio account. Its numbers and senders are told apart by `To`, which is the event's account."""
+
+    options = (
+        Option("account_sid", "The account's SID (AC...), from the Twilio console.", use="reply", is_secret=False),
+        Option("auth_token", "The account's auth token: checks every webhook, and is needed to reply.", use="verify"),
+        Option(
+            "from_number",
+            "Who replies where a webhook does not say which of our numbers it is for; also a service (MG...).",
+            is_secret=False,
+        ),
+        Option(
+            "typing_url",
+            "Where a typing indicator is asked for, on WhatsApp.",
+            is_secret=False,
+            default="https://messaging.twilio.com/v2/Indicators/Typing.json",
+        ),
+        Option(
+            "api_base",
+            "Where Twilio's API begins.",
+            is_secret=False,
+            default="https://api.twilio.com/2010-04-01",
+        ),
+    )
+
+    def verify(self, request: Request, now: int) -> None:
+        """A signature has no time in it: what is sent again is known by its id."""
+        keys = keys_in(self._given["auth_token"])
+        if not keys:
+            raise Forged("No auth token is set, so nobody can be believed: set TURNTAKE_TWILIO_AUTH_TOKEN.")
+        given = request.headers.get("x-twilio-signature", "").encode("utf-8", "replace")
+        if not given:
+            raise Forged("The request has no X-Twilio-Signature, so it is not Twilio's.")
+        if _is_form(request) and (len(request.body) > LONGEST_FORM or request.body.count(b"&") >= MOST_FIELDS):
+            raise Forged("The form is longer than any of Twilio's.")
+        if not _is_covered(request):
+            raise Forged("The body is no form and bodySHA256 is not its hash, so nothing vouches for it.")
+        form = _signed_form(request)
+        right = [_signature(key, url, form) for key in keys for url in urls_of(request.url)]
+        if not any(hmac.compare_digest(given, one) for one in right):
+            raise Forged(
+                "X-Twilio-Signature is not that of this URL and form: TURNTAKE_PUBLIC_URL must begin the URL "
+                "that Twilio calls, and TURNTAKE_TWILIO_AUTH_TOKEN be the account's primary token."
+            )
+
+    def events_in(self, request: Request) -> list[Event]:
+        fields = dict(reversed(_parameters(request)))  # of one given twice, the first
+        retry_id = request.headers.get("i-twilio-idempotency-token", "")
+        return [_event(fields, retry_id)]
+
+    def answer(self, request: Request) -> Answer:
+        """An empty TwiML document. Anything in plain text would be sent to the person."""
+        return Answer(TWIML, "text/xml")
+
+    def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
+        prefix = "whatsapp:" if sender.startswith("whatsapp:") else ""
+        fields = {
+            **dict.fromkeys(("MessageSid", "SmsSid", "SmsMessageSid"), id),
+            "AccountSid": self._given["account_sid"] or "AC" + "0" * 32,
+            "From": sender,
+            "To": prefix + (self._given["from_number"].removeprefix("whatsapp:") or "+15550100000"),
+            "Body": text,
+            "NumMedia": "0",
+            "NumSegments": "1",
+            "SmsStatus": "received",
+            "ToCity": "",
+            "ApiVersion": "2010-04-01",
+        }
+        body = urlencode(fields).encode()
+        unsigned = Request("POST", url, {"content-type": FORM}, body)
+        key = [*keys_in(self._given["auth_token"]), b""][0]
+        signature = _signature(key, urls_of(url)[0], _signed_form(unsigned)).decode()
+        return Request("POST", url, {"content-type": FORM, "x-twilio-signature": signature}, body)
+
+
+def urls_of(url: str) -> list[str]:
+    """The URL as Twilio may have signed it: as it is, and with the port left out or the default one put in."""
+    whole = url.partition("#")[0]
+    match = _URL.fullmatch(whole)
+    if match is None:
+        return [whole]
+    scheme, host, port, rest = match["scheme"], match["host"], match["port"], match["rest"]
+    other = "" if port else ":443" if scheme == "https" else ":80"
+    return [whole, f"{scheme}://{host}{other}{rest}"]
+
+
+def _signature(key: bytes, url: str, form: bytes) -> bytes:
+    return base64.b64encode(hmac.digest(key, url.encode("utf-8", "replace") + form, hashlib.sha1))
+
+
+def _signed_form(request: Request) -> bytes:
+    """Every parameter in the order of the keys; of a repeated one each different value once, sorted."""
+    if request.method == "GET" or not _is_form(request):
+        return b""
+    # Bytes that are no UTF-8 come out as they went in.
+    pairs = _pairs(request.body.decode("utf-8", "surrogateescape"), "surrogateescape")
+    raw = {(key.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape")) for key, value in pairs}
+    return b"".join(key + value for key, value in sorted(raw))
+
+
+def _is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
+
+
+def _is_covered(request: Request) -> bool:
+    """Whether the signature, if it is right, speaks for the body too. A form is signed; the rest only by its hash."""
+    if request.method == "GET" or _is_form(request):
+        return True
+    named = [value for key, value in _pairs(_query(request.url)) if key == "bodySHA256"]
+    if not named:
+        return not request.body
+    right = hashlib.sha256(request.body).hexdigest().encode()
+    return hmac.compare_digest(named[0].encode("utf-8", "replace"), right)
+
+
+def _parameters(request: Request) -> list[tuple[str, str]]:
+    if request.method == "GET":
+        return _pairs(_query(request.url))
+    return _pairs(request.body.decode("utf-8", "replace")) if _is_form(request) else []
+
+
+def _query(url: str) -> str:
+    return url.partition("#")[0].partition("?")[2]
+
+
+def _pairs(written: str, errors: str = "replace") -> list[tuple[str, str]]:
+    return parse_qsl(written, keep_blank_values=True, errors=errors)
+
+
+def _event(fields: Fields, retry_id: str) -> Event:
+    sid = fields.get("MessageSid") or fields.get("SmsSid") or fields.get("SmsMessageSid") or ""
+    state = fields.get("MessageStatus") or fields.get("SmsStatus") or ""
+    sender = fields.get("From") or fields.get("ExternalUserId") or ""
+    if state.lower() not in INBOUND:
+        return _status(fields, sid, state)
+    if not sender or fields.keys().isdisjoint(("MessageSid", "SmsSid", "SmsMessageSid", "Body")):
+        return Event(kind="unsupported", id=sid)
+    body = fields.get("Body", "")
+    return Event(
+        kind="opt_out" if fields.get("OptOutType") else "message",
+        account=fields.get("To", ""),
+        conversation=sender,
+        sender=sender,
+        id=sid or retry_id,
+        text=body or fields.get("ButtonText", ""),
+        attachments=(*_media(fields), *_place(fields)),
+        reply_to=fields.get("OriginalRepliedMessageSid") or None,
+        metadata=_metadata(fields) | _decoded(body),
+    )
+
+
+def _status(fields: Fields, sid: str, state: str) -> Event:
+    """What became of a message of ours: here we are `From`, and the person `To`."""
+    error = fields.get("ErrorCode")
+    return Event(
+        kind="status",
+        account=fields.get("From", ""),
+        conversation=fields.get("To", ""),
+        id=sid,
+        metadata={"status": state} | ({"error": error} if error else {}),
+    )
+
+
+def _media(fields: Fields) -> Iterable[Attachment]:
+    """By the URLs that are there; NumMedia is missing at times."""
+    numbers = sorted(int(match[1]) for match in map(_MEDIA.fullmatch, fields) if match)
+    for number in dict.fromkeys(numbers):
+        if url := fields.get(f"MediaUrl{number}"):
+            content_type = fields.get(f"MediaContentType{number}") or None
+            yield Attachment(_kind(content_type), url=url, mime_type=content_type)
+
+
+def _kind(content_type: str | None) -> str:
+    if not content_type:
+        return "unknown"
+    family, _, form = content_type.partition(";")[0].strip().lower().partition("/")
+    if form in ("vcard", "x-vcard"):
+        return "contact"
+    return family if family in ("image", "audio", "video") else "document"
+
+
+def _place(fields: Fields) -> Iterable[Attachment]:
+    try:
+        at = {"latitude": float(fields["Latitude"]), "longitude": float(fields["Longitude"])}
+    except (KeyError, ValueError):
+        return
+    if all(map(math.isfinite, at.values())):
+        address = {"address": fields["Address"]} if fields.get("Address") else {}
+        yield Attachment("location", name=fields.get("Label") or None, metadata={**at, **address})
+
+
+def _metadata(fields: Fields) -> dict[str, str | bool]:
+    said: dict[str, str | bool] = {name: fields[field] for field, name in METADATA.items() if fields.get(field)}
+    return said | {name: True for field, name in FORWARDED.items() if fields.get(field) == "true"}
+
+
+def _decoded(body: str) -> dict[str, str]:
+    """What a text says if it is base64, as long SMS are at times. The text itself stays: it may as well be a key."""
+    written = "".join(body.split())
+    if len(written) < SHORTEST_BASE64 or len(written) % 4 or " " in body.strip():
+        return {}
+    try:
+        raw = base64.b64decode(written, validate=True)
+    except (binascii.Error, ValueError):
+        return {}
+    # At least half of it is ASCII, and nothing a control character. A part may end amid a character.
+    has_controls = any(byte < 32 and byte not in b"\t\n\r" for byte in raw)
+    is_text = not has_controls and sum(byte < 128 for byte in raw) * 2 >= len(raw)
+    return {"decodedText": raw.decode("utf-8", "ignore")} if is_text else {}

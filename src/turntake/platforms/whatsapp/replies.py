@@ -1,0 +1,66 @@
+"""Replies through WhatsApp's Cloud API. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from turntake.errors import GiveUp
+from turntake.platforms.meta.replies import MetaSender
+from turntake.platforms.replies import Call, Recipient, Unit
+
+WRITTEN = "wamid."
+BUSINESS_SCOPED = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
+
+
+class WhatsAppSender(MetaSender):
+    """One business's numbers."""
+
+    name = "WhatsApp"
+    longest = 4096
+    # Meta does not say in what it counts; by UTF-16 nothing is ever too long.
+    unit: Unit = "utf-16"
+    typing_ms = 20_000
+
+    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+        body: dict[str, Any] = {
+            "messaging_product": "whatsapp",
+            **_addressed(to),
+            "type": "text",
+            "text": {"body": text, "preview_url": False},
+            "biz_opaque_callback_data": reply_id,
+        }
+        if to.reply_to.startswith(WRITTEN):
+            body["context"] = {"message_id": to.reply_to}
+        return self._call(self._path(to), body)
+
+    def typing(self, to: Recipient) -> Call | None:
+        """Shown for 25 s or until we answer; it also marks the messages as read. It can not be taken back."""
+        heard = next((message.id for message in reversed(to.messages) if message.id.startswith(WRITTEN)), "")
+        if not heard or not self._number_id(to):
+            return None
+        shown = {"status": "read", "message_id": heard, "typing_indicator": {"type": "text"}}
+        return self._call(self._path(to), {"messaging_product": "whatsapp", **shown})
+
+    def _id_in(self, said: Mapping[str, Any]) -> str:
+        match said.get("messages"):
+            case [{"id": str(taken)}, *_]:
+                return taken
+        return ""
+
+    def _path(self, to: Recipient) -> str:
+        number_id = self._number_id(to)
+        if not number_id:
+            raise GiveUp("WhatsApp did not say which number was written to: set TURNTAKE_WHATSAPP_PHONE_NUMBER_ID.")
+        return f"{quote(number_id, safe='')}/messages"
+
+    def _number_id(self, to: Recipient) -> str:
+        return to.account or self._given.get("phone_number_id", "")
+
+
+def _addressed(to: Recipient) -> dict[str, str]:
+    """A group, a person by phone number, or one who shows none by the id they have with this business."""
+    chat = to.key.conversation
+    if any(message.metadata.get("groupId") == chat for message in to.messages):
+        return {"recipient_type": "group", "to": chat}
+    return {"recipient_type": "individual", "recipient" if BUSINESS_SCOPED.fullmatch(chat) else "to": chat}

@@ -1,0 +1,108 @@
+"""What goes into a store and what comes out of it: the values of its verbs."""
+
+from typing import Literal
+
+import msgspec
+
+from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.rules import Rules
+
+AppendStatus = Literal["buffered", "duplicate", "ignored"]
+
+
+class Append(msgspec.Struct, frozen=True):
+    """A message for a conversation, with the rules it arrives under."""
+
+    key: ConversationKey
+    message: Message
+    rules: Rules
+    agent: str = ""
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What became of it. `interrupted` is the turn whose running answer this message stopped.
+
+    An amendment that found nothing waiting is ignored, and not kept.
+    """
+
+    status: AppendStatus
+    state: State
+    waiting: int
+    due_at: int | None
+    reason: str | None
+    interrupted: str | None = None
+    seq: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The exclusive, expiring, fenced right to answer one turn. Without messages, all of them were deleted in time."""
+
+    key: ConversationKey
+    epoch: int
+    turn: SealedTurn
+    messages: tuple[Message, ...]
+
+    @property
+    def first_at(self) -> int:
+        """When its first message arrived; when it was claimed, if none is left."""
+        return min((message.received_at for message in self.messages), default=self.turn.claimed_at)
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One conversation with every message that is not settled yet, oldest first."""
+
+    key: ConversationKey
+    conversation: Conversation
+    messages: tuple[Message, ...]
+
+
+class TurnRecord(msgspec.Struct, frozen=True):
+    """A turn, open or closed, with its messages in order."""
+
+    key: ConversationKey
+    id: str
+    status: str
+    epoch: int
+    turn: SealedTurn | None
+    messages: tuple[Message, ...]
+    closed: Closed | None = None
+
+    @property
+    def agent(self) -> str:
+        return self.turn.agent if self.turn else ""
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter: messages that nobody answered, and why. Its id is the turn's."""
+
+    id: str
+    key: ConversationKey
+    at: int
+    reason: str
+    error: str
+    attempts: int
+    count: int
+    messages: tuple[Message, ...] = ()
+
+
+def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
+    """The answer to an append, read off the conversation after it."""
+    due = None if conversation.buffer is None else conversation.buffer.due
+    return Appended(
+        status,
+        conversation.state,
+        conversation.waiting,
+        None if due is None else due.at,
+        None if due is None else due.reason,
+        None if closed is None else closed.id,
+        conversation.next_seq - 1 if status == "buffered" else 0,
+    )
+
+
+def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...] | None = None) -> Letter:
+    """The dead letter behind a closed range. Without its messages, those that were deleted are still counted."""
+    attempts = closed.turn.attempt if closed.turn else 0
+    count = closed.count if messages is None else len(messages)
+    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages or ())

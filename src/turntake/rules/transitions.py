@@ -1,0 +1,350 @@
+"""How a turn opens, falls due, is claimed and settles.
+
+Rule 1: everything that changes a conversation's state lives here, in pure functions from one value to the next.
+Stores load a `Conversation`, call one of these, and write the result back in one atomic step.
+
+    state        what holds                          its one deadline          left by
+    ---------    --------------------------------    ----------------------    -----------------------------------
+    idle         nothing waits, nothing is sealed    none                      receive -> collecting
+    collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle
+    answering    `turn` is sealed                    lease end, or retry       save -> replying, settle, interrupt
+    replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting
+
+The state is never stored beside these facts; it is read off them, so the two cannot disagree.
+What arrives while a turn is sealed waits in `buffer`, whose own timer runs; settling re-arms it in the same step.
+An amendment is numbered like a message but moves nothing: no deadline, no count, no answer under way.
+Each claim raises `epoch`; extend, save and settle of an older epoch are refused.
+"""
+
+import hashlib
+
+from msgspec.structs import replace
+
+from turntake.rules.conversation import (
+    Answered,
+    Buffer,
+    Change,
+    Closed,
+    Conversation,
+    Dead,
+    Progress,
+    Retry,
+    SealedTurn,
+    Settlement,
+    Touch,
+)
+from turntake.rules.deadline import Deadline, Decision, after_activity, after_composing, after_message
+from turntake.rules.key import ConversationKey
+from turntake.rules.records import Append
+from turntake.rules.rules import Rules
+
+DECISIONS_KEPT = 100
+_NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
+
+
+def turn_id(key: ConversationKey, head: int, tail: int) -> str:
+    """The same messages always make the same id, on every attempt and in every store.
+
+    Its first four digits are the conversation's place, so that a store in parts knows where to look for it.
+    """
+    return f"turn_{key.place:04x}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
+
+
+def arrival_at(conversation: Conversation, now: int) -> int:
+    """When the next message arrives: now, and never before the one it follows, whatever the clock says."""
+    if conversation.buffer is not None:
+        return max(now, conversation.buffer.last_at)
+    return now if conversation.turn is None else max(now, conversation.turn.last_at)
+
+
+def arrive(conversation: Conversation, arrival: Append, now: int) -> Change | None:
+    """The conversation with one more message or amendment; None if it is an amendment and nothing waits."""
+    if not arrival.message.is_amendment:
+        return receive(conversation, arrival.rules, now, arrival.agent)
+    amended = amend(conversation)
+    return None if amended is None else Change(amended)
+
+
+def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "") -> Change:
+    """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
+    if agent and agent != conversation.agent:
+        conversation = replace(conversation, agent=agent)
+    closed = None
+    if _may_interrupt(conversation, rules):
+        conversation, closed = _unseal(conversation, now)
+    buffer = _grown(conversation, rules, now)
+    return Change(replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer), closed)
+
+
+def amend(conversation: Conversation) -> Conversation | None:
+    """One more amendment, with the number `next_seq`: it changes what waits, and never when that is due.
+
+    None if nothing waits: what is sealed stays as it was handed over.
+    """
+    buffer = conversation.buffer
+    if buffer is None:
+        return None
+    waiting = replace(buffer, amendments=buffer.amendments + 1)
+    return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
+
+
+def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Change:
+    """The conversation after a sign or an order. Composing never creates a turn and never makes one due earlier."""
+    if order.kind == "flush":
+        return Change(_flushed(conversation, now))
+    if order.kind == "clear":
+        return _cleared(conversation, key, now)
+    buffer = conversation.buffer
+    if buffer is None:
+        return Change(conversation)
+    if order.kind == "hold":
+        due = buffer.by_messages if buffer.due.reason == "held" else buffer.due
+        buffer = replace(buffer, held_until=now + order.duration_ms)
+    elif order.kind == "stopped":
+        due = after_composing(rules, buffer.due, buffer.by_messages, now)
+    else:
+        composing_ms = order.duration_ms or rules.activity_ms
+        due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
+    due = buffer.due if _is_ordered(buffer) and order.kind != "hold" else _with_hold(buffer, due)
+    if due != buffer.due:
+        buffer = _decided(buffer, due, now)
+    return Change(replace(conversation, buffer=buffer))
+
+
+def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: int) -> Conversation:
+    """Somebody takes the due conversation: its messages are sealed, or a sealed turn is tried again.
+
+    An expired lease counts as a failed attempt, since whoever held it said nothing more.
+    A turn that already has its result is only sent, so its attempt number stays.
+    """
+    epoch = conversation.epoch + 1
+    if conversation.turn is None:
+        return _sealed(conversation, key, epoch, lease_ms, now)
+    turn = conversation.turn
+    taken = replace(
+        turn,
+        is_leased=True,
+        due_at=now + lease_ms,
+        attempt=turn.attempt + (not turn.progress.is_final),
+        failures=turn.failures + turn.is_leased,
+    )
+    return replace(conversation, epoch=epoch, turn=taken)
+
+
+def holds(conversation: Conversation, epoch: int) -> bool:
+    """Whether the claim of this epoch is still the latest. A late or handed-back one is, until someone takes over."""
+    return conversation.turn is not None and conversation.epoch == epoch
+
+
+def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> Conversation | None:
+    """The lease runs `lease_ms` from now; None if the claim was lost or handed back."""
+    if not holds(conversation, epoch) or conversation.turn is None or not conversation.turn.is_leased:
+        return None
+    return replace(conversation, turn=replace(conversation.turn, due_at=now + lease_ms))
+
+
+def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversation | None:
+    """The answer so far, kept before any of it leaves; from here on nothing interrupts.
+
+    None if the claim was lost, or if it takes back what is final or has left: the first answer stands.
+    """
+    if not holds(conversation, epoch) or conversation.turn is None or _takes_back(conversation.turn, progress):
+        return None
+    return replace(conversation, turn=_with_progress(conversation.turn, progress))
+
+
+def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: int) -> Change | None:
+    """The claim ends: answered, to be tried again, or dead. None if the claim was lost.
+
+    A turn that waits for its next attempt may still be answered by the last one, whose answer came late.
+    """
+    turn = conversation.turn
+    if turn is None or not holds(conversation, epoch):
+        return None
+    if isinstance(settlement, Retry):
+        waiting = _handed_back(turn, settlement, now)
+        return None if waiting is None else Change(replace(conversation, turn=waiting))
+    if isinstance(settlement, Answered):
+        replies = settlement.replies or turn.progress.replies
+        final = replace(turn.progress, replies=replies, sent=len(replies), is_final=True)
+        if _takes_back(turn, final):
+            return None
+        turn = replace(turn, progress=final)
+        closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
+    else:
+        reason, error = settlement.reason, settlement.error or turn.error
+        closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
+    return Change(replace(conversation, turn=None), closed)
+
+
+def requeue(conversation: Conversation, count: int, amendments: int, now: int) -> Conversation:
+    """`count` messages, of which some are `amendments`, come back from the dead letters, with the next numbers, and are
+    due at once."""
+    buffer = conversation.buffer
+    due = Deadline(now, "retried")
+    if buffer is None:
+        buffer = Buffer(conversation.next_seq, now, now, due, due, ())
+    waiting = replace(buffer, by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
+    buffer = _decided(waiting, due, now)
+    return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+
+
+def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
+    if retry.progress is not None:
+        if _takes_back(turn, retry.progress):
+            return None
+        turn = _with_progress(turn, retry.progress)
+    elif not turn.is_leased:
+        return turn
+    return replace(
+        turn,
+        is_leased=False,
+        due_at=now + retry.after_ms,
+        failures=turn.failures + retry.is_failure,
+        error=retry.error or turn.error,
+    )
+
+
+def _with_progress(turn: SealedTurn, progress: Progress) -> SealedTurn:
+    """Once the answer is final, sending it has attempts of its own."""
+    is_new = progress.is_final and not turn.progress.is_final
+    return replace(turn, progress=progress, is_committed=True, failures=0 if is_new else turn.failures)
+
+
+def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
+    """Whether `progress` contradicts an answer that is final, or forgets a reply that left."""
+    known = turn.progress
+    is_other = known.is_final and (progress.replies != known.replies or not progress.is_final)
+    left = known.replies[: known.sent]
+    return is_other or progress.sent < known.sent or progress.replies[: known.sent] != left
+
+
+def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
+    buffer = conversation.buffer
+    if buffer is None:
+        due = after_message(rules, 1, now, None, now)
+        decisions = (Decision(now, due.at, due.reason),)
+        return Buffer(conversation.next_seq, now, now, due, due, decisions, is_singly=not rules.enabled)
+    by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
+    due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
+    if _is_ordered(buffer):
+        due = buffer.due
+    noted, is_singly = _noted(buffer.decisions, due, now), not rules.enabled
+    return replace(buffer, last_at=now, due=due, by_messages=by_messages, decisions=noted, is_singly=is_singly)
+
+
+def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
+    buffer = conversation.buffer
+    assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
+    # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
+    # An amendment may be of any message that waits, and is no turn of its own: with one among them, all go together.
+    is_alone = buffer.is_singly and not buffer.interrupts and not buffer.amendments
+    tail = buffer.head if is_alone else conversation.next_seq - 1
+    turn = SealedTurn(
+        id=turn_id(key, buffer.head, tail),
+        head=buffer.head,
+        tail=tail,
+        ready=buffer.due,
+        claimed_at=now,
+        last_at=buffer.last_at,
+        due_at=now + lease_ms,
+        decisions=buffer.decisions,
+        interrupts=buffer.interrupts,
+        agent=conversation.agent,
+        amendments=buffer.amendments,
+    )
+    rest = None
+    if tail < conversation.next_seq - 1:
+        rest = replace(buffer, head=tail + 1, decisions=buffer.decisions[-1:])
+    return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
+
+
+def _may_interrupt(conversation: Conversation, rules: Rules) -> bool:
+    """A turn can only merge with what follows it directly: messages cleared in between stay out of it."""
+    turn, buffer = conversation.turn, conversation.buffer
+    return (
+        turn is not None
+        and rules.enabled
+        and rules.on_busy == "interrupt"
+        and not turn.is_committed
+        and turn.interrupts < rules.max_interrupts
+        and turn.tail + 1 == (conversation.next_seq if buffer is None else buffer.head)
+    )
+
+
+def _unseal(conversation: Conversation, now: int) -> Change:
+    """The sealed range waits again, in front of what came since; the person's silence and max wait start anew."""
+    turn, buffer = conversation.turn, conversation.buffer
+    assert turn is not None
+    waiting = Buffer(
+        head=turn.head,
+        first_at=now,
+        last_at=buffer.last_at if buffer else turn.last_at,
+        due=Deadline(now, "silence"),
+        by_messages=Deadline(now, "silence"),
+        decisions=turn.decisions + (buffer.decisions if buffer else ()),
+        held_until=buffer.held_until if buffer else 0,
+        interrupts=turn.interrupts + 1,
+        amendments=turn.amendments + (buffer.amendments if buffer else 0),
+    )
+    epoch = conversation.epoch + 1
+    closed = Closed(turn.id, turn.head, turn.tail, "interrupted", epoch, now, turn)
+    return Change(replace(conversation, epoch=epoch, turn=None, buffer=waiting), closed)
+
+
+def _flushed(conversation: Conversation, now: int) -> Conversation:
+    """Due now: what waits, and a turn that waits for its next attempt. A claimed turn is left to its claim."""
+    buffer, turn = conversation.buffer, conversation.turn
+    if buffer is not None:
+        buffer = _decided(replace(buffer, held_until=0), Deadline(now, "flushed"), now)
+    if turn is not None and not turn.is_leased:
+        turn = replace(turn, due_at=now)
+    return replace(conversation, buffer=buffer, turn=turn)
+
+
+def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Change:
+    """What waits goes to the dead letters, so that even an order to forget loses nothing silently."""
+    buffer = conversation.buffer
+    if buffer is None:
+        return Change(conversation)
+    head, tail = buffer.head, conversation.next_seq - 1
+    id, epoch, reason = turn_id(key, head, tail), conversation.epoch, "cleared by order"
+    closed = Closed(id, head, tail, "cleared", epoch, now, None, reason, amendments=buffer.amendments)
+    return Change(replace(conversation, buffer=None), closed)
+
+
+def _is_ordered(buffer: Buffer) -> bool:
+    """Somebody ordered it to go: what comes before it is claimed goes along and does not delay it."""
+    return buffer.due.reason in ("flushed", "retried")
+
+
+def _with_hold(buffer: Buffer, due: Deadline) -> Deadline:
+    return Deadline(buffer.held_until, "held") if buffer.held_until > due.at else due
+
+
+def _decided(buffer: Buffer, due: Deadline, now: int) -> Buffer:
+    return replace(buffer, due=due, decisions=_noted(buffer.decisions, due, now))
+
+
+def _noted(decisions: tuple[Decision, ...], due: Deadline, now: int) -> tuple[Decision, ...]:
+    """With the new deadline; a run of signs or of overfull buffers keeps only its latest note."""
+    if decisions and decisions[-1].reason == due.reason and due.reason in _NOTED_ONCE:
+        decisions = decisions[:-1]
+    return (*decisions[1 - DECISIONS_KEPT :], Decision(now, due.at, due.reason))
+
+
+def open_ranges(conversation: Conversation) -> tuple[range, ...]:
+    """The numbers of the messages that are not settled yet: the sealed ones, then those that wait."""
+    turn, buffer = conversation.turn, conversation.buffer
+    sealed = () if turn is None else (range(turn.head, turn.tail + 1),)
+    return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
+
+
+def is_same(closed: Closed, epoch: int, settlement: Settlement) -> bool:
+    """Whether a settlement that comes again, by the claim that made it, is the one that closed the turn."""
+    if closed.epoch != epoch:
+        return False
+    if isinstance(settlement, Answered):
+        given = settlement.replies
+        return closed.status == "answered" and closed.turn is not None and given in ((), closed.turn.progress.replies)
+    return isinstance(settlement, Dead) and closed.status == "dead"

@@ -1,0 +1,139 @@
+"""What `turntake doctor` says about a Redis store, on real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.databases import ALWAYS, HOST, Cluster, Valkey, until
+from turntake.buffer.redis.examine import examine
+from turntake.buffer.redis.store import RedisStore
+from turntake.clock import Clock, SystemClock
+from turntake.finding import Check
+from turntake.testing.clock import VirtualClock
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    with Valkey(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def replica(server: Valkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
+    """The server's, and in step with it."""
+    server.ask("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+    with Valkey(tmp_path_factory.mktemp("replica"), f"replicaof {HOST} {server.port}") as replica:
+        until(lambda: server.ask("INFO", "replication").get("slave0", {}).get("state") == "online")
+        yield replica
+
+
+async def found(url: str, clock: Clock | None = None) -> list[Check]:
+    return [check async for check in examine(url, clock or SystemClock())]
+
+
+def one(checks: list[Check], about: str) -> Check:
+    (check,) = (check for check in checks if check.about == about)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("policy", "mark", "says"),
+    [
+        ("always", "ok", "is on the server's disk"),
+        ("everysec", "warn", "a moment may be if only the server is killed"),
+        ("no", "warn", "half a minute"),
+    ],
+)
+async def test_how_soon_it_is_on_disk(server: Valkey, policy: str, mark: str, says: str) -> None:
+    server.ask("CONFIG", "SET", "appendfsync", policy)
+    check = one(await found(server.url), "durability")
+    assert check.mark == mark
+    assert check.says.startswith(f"appendonly yes, appendfsync {policy}: ")
+    assert says in check.says
+
+
+async def test_a_server_without_aof_is_marked(tmp_path: Path) -> None:
+    with Valkey(tmp_path, is_safe=False) as server:
+        check = one(await found(server.url), "durability")
+    assert (check.mark, check.says.partition(":")[0]) == ("warn", "appendonly no")
+    assert check.says.endswith("set appendonly yes")
+
+
+async def test_what_this_user_may_not_ask_is_unknown(server: Valkey) -> None:
+    """CONFIG is dangerous and often forbidden, INFO sometimes; the rest is told all the same."""
+    server.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "-config")
+    checks = await found(server.url.replace("//", "//app:secret@"))
+    assert one(checks, "durability").says.startswith("appendonly yes, appendfsync unknown: this user may not ask")
+    server.ask("ACL", "SETUSER", "plain", "on", ">secret", "~*", "+@all", "-@dangerous")
+    checks = await found(server.url.replace("//", "//plain:secret@"))
+    assert [(check.mark, check.about) for check in checks] == [("warn", "store"), ("ok", "clock"), ("ok", "store")]
+    assert "nobody can tell what it keeps" in checks[0].says
+
+
+async def test_wait_needs_as_many_replicas(server: Valkey, replica: Valkey) -> None:
+    assert one(await found(server.url), "replicas") == Check("ok", "replicas", "1 replica connected")
+    enough = one(await found(f"{server.url}?wait=1"), "replicas")
+    assert enough == Check("ok", "replicas", "1 replica connected, enough for wait=1")
+    few = one(await found(f"{server.url}?wait=2"), "replicas")
+    assert few.mark == "fail"
+    assert few.says.startswith("1 replica connected, and wait=2 asks for more")
+    assert few.says.endswith("connect more, or lower `wait` in the store's URL")
+
+
+@pytest.mark.parametrize(
+    ("policy", "mark"), [("noeviction", "ok"), ("volatile-lru", "ok"), ("allkeys-lru", "fail"), ("allkeys-lfu", "fail")]
+)
+async def test_whether_it_throws_away(tmp_path: Path, policy: str, mark: str) -> None:
+    with Valkey(tmp_path, f"maxmemory-policy {policy}") as server:
+        (check,) = (check for check in await found(server.url) if "maxmemory-policy" in check.says)
+    assert check.mark == mark
+    assert f"maxmemory-policy is {policy}" in check.says
+
+
+async def test_a_replica_is_no_store(server: Valkey, replica: Valkey) -> None:
+    assert (await found(replica.url))[0].mark == "fail"
+    assert "name the primary" in (await found(replica.url))[0].says
+    assert (await found(server.url))[0].says.endswith("answers as primary")
+
+
+async def test_wait_without_any_replica(tmp_path: Path) -> None:
+    with Valkey(tmp_path, ALWAYS) as server:
+        assert one(await found(f"{server.url}?wait=1"), "replicas").says.startswith("0 replicas connected, and wait=1")
+        assert {check.mark for check in await found(server.url)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "mark", "says"),
+    [(0, "ok", "this machine's"), (5_000, "warn", "behind"), (-5_000, "warn", "ahead of")],
+)
+async def test_clocks_that_differ_by_more_than_a_second(server: Valkey, ahead_ms: int, mark: str, says: str) -> None:
+    """The server's rules; times in the logs of this machine would not fit."""
+    clock = VirtualClock(SystemClock().now() + ahead_ms)
+    check = one(await found(server.url, clock), "clock")
+    assert check.mark == mark
+    assert says in check.says
+
+
+async def test_shards_are_counted(server: Valkey) -> None:
+    """A number that serving would refuse is refused here too."""
+    for number, words in ((1, "1 shard"), (3, "3 shards")):
+        url = f"{server.url}?prefix=p{number}"
+        async with RedisStore.open(f"{url}&shards={number}", SystemClock()):
+            pass
+        assert (await found(url))[-1] == Check("ok", "store", f"prefix p{number}: {words}")
+        assert (await found(f"{url}&shards={number}"))[-1].mark == "ok"
+        assert (await found(f"{url}&shards=9"))[-1].mark == "fail"
+
+
+async def test_every_primary_of_a_cluster_is_examined(tmp_path: Path) -> None:
+    """One that keeps less than the others is found out, by its address."""
+    with Cluster(tmp_path, 2, ALWAYS) as cluster:
+        cluster.nodes[1].ask("CONFIG", "SET", "appendfsync", "everysec")
+        checks = await found(cluster.url)
+    names = [check.says.split()[3] for check in checks if "answers as primary" in check.says]
+    marks = [check.mark for check in checks if check.about == "durability"]
+    ports = [node.port for node in cluster.nodes]
+    assert dict(zip(names, marks, strict=True)) == {f"{HOST}:{ports[0]}": "ok", f"{HOST}:{ports[1]}": "warn"}
+    assert [check.about for check in checks].count("clock") == 2
+    assert [check.about for check in checks].count("replicas") == 2

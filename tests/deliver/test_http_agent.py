@@ -1,0 +1,283 @@
+"""An HTTP agent: each answer it may give, and what becomes of the turn."""
+
+import base64
+import logging
+
+import httpx2
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from harness.agent_server import (
+    Step,
+    agent_server,
+    answers,
+    floods,
+    never_answers,
+    resets,
+    trickles,
+)
+from harness.conversation import talking
+from turntake import ConfigurationError, GiveUp, Rules
+from turntake.deliver.http_agent import HttpSink, replies_in
+from turntake.deliver.http_call import Response, retry_after_ms
+from turntake.wire import milliseconds
+
+SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
+NOW = milliseconds("2026-11-15T09:30:00.250Z")
+JSON = {"content-type": "application/json"}
+
+
+async def test_it_is_sent_a_signed_event() -> None:
+    """What arrives verifies with an independent library; one byte changed, and it does not."""
+    async with (
+        agent_server(answers(200, {"reply": "Hello Ada"})) as agent,
+        talking(HttpSink(agent.url, secrets=SECRET)) as talk,
+    ):
+        await talk.say("Hey")
+        record = await talk.outcome()
+    (request,) = agent.requests
+    event = Webhook(SECRET).verify(request.body, request.headers)
+    assert request.headers["webhook-id"] == event["id"] == record.id
+    assert event["data"]["text"] == "Hey"
+    assert request.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert request.headers["turntake-attempt"] == "1"
+    assert request.headers["user-agent"].startswith("turntake/")
+    with pytest.raises(WebhookVerificationError):
+        Webhook(SECRET).verify(request.body.replace(b"Hey", b"Hex"), request.headers)
+
+
+@pytest.mark.parametrize(
+    ("step", "replies"),
+    [
+        (answers(200, {"reply": "one"}), ("one",)),
+        (answers(200, {"replies": ["one", "two"]}), ("one", "two")),
+        (answers(200, "Grüße\n", content_type="text/plain; charset=utf-8"), ("Grüße",)),
+        (answers(200), ()),
+        (answers(204), ()),
+        (answers(201, {"reply": "one", "model": "x"}), ("one",)),
+    ],
+)
+async def test_it_answers(step: Step, replies: tuple[str, ...]) -> None:
+    """Every accepted answer closes the turn with exactly these replies."""
+    async with agent_server(step) as agent, talking(HttpSink(agent.url)) as talk:
+        await talk.say("Hey")
+        record = await talk.outcome()
+    assert (record.status, record.turn and record.turn.progress.replies) == ("answered", replies)
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        (answers(400, "no such model"), "The agent answered 400: no such model"),
+        (answers(401), "The agent answered 401."),
+        (answers(404, "x" * 100_000), "The agent answered 404: " + "x" * 200),
+        (answers(302, location="http://127.0.0.1:1/"), "redirects are refused, configure the final URL"),
+        (answers(200, {"answer": "one"}), '{"reply": "…"}'),
+        (answers(200, "<html>", content_type="text/html"), "text/html"),
+    ],
+)
+async def test_it_refuses(step: Step, error: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What no retry can mend goes to the dead letters at once, with words that help; the log has none of them."""
+    caplog.set_level(logging.DEBUG)
+    async with agent_server(step) as agent, talking(HttpSink(agent.url)) as talk:
+        await talk.say("Hey")
+        record = await talk.outcome()
+        letter = await talk.letter()
+    assert (record.status, letter.reason, letter.attempts, len(agent.requests)) == ("dead", "given up", 1, 1)
+    assert error in letter.error
+    assert "no such model" not in caplog.text
+
+
+@pytest.mark.parametrize("step", [answers(500, "oops"), answers(502), resets, never_answers, trickles, floods])
+async def test_it_fails_and_recovers(step: Step) -> None:
+    """A failure that may pass is retried: the same id and the same bytes, but for the attempt."""
+    async with (
+        agent_server(step, answers(200, {"reply": "sorry"})) as agent,
+        talking(HttpSink(agent.url, timeout_ms=500)) as talk,
+    ):
+        await talk.say("Hey")
+        record = await talk.outcome()
+    first, again = agent.requests[:2]
+    assert (record.status, first.headers["webhook-id"], again.headers["webhook-id"]) == (
+        "answered",
+        record.id,
+        record.id,
+    )
+    assert (first.headers["turntake-attempt"], again.headers["turntake-attempt"]) == ("1", "2")
+    assert first.body.replace(b'"attempt":1,', b'"attempt":2,') == again.body
+
+
+@pytest.mark.parametrize(
+    ("step", "timeout_ms", "error"),
+    [
+        (answers(500, "oops"), 30_000, "CallFailed: The agent answered 500: oops"),
+        (never_answers, 100, "CallFailed: The agent gave no whole answer within 100 ms."),
+        (floods, 30_000, "CallFailed: The agent's answer is larger than 65536 bytes."),
+    ],
+)
+async def test_it_fails_for_good(step: Step, timeout_ms: int, error: str) -> None:
+    """After `max_attempts` failures the turn is a dead letter that tells the last one."""
+    rules = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=2)
+    async with agent_server(step) as agent, talking(HttpSink(agent.url, timeout_ms=timeout_ms), rules=rules) as talk:
+        await talk.say("Hey")
+        record = await talk.outcome()
+        letter = await talk.letter()
+    assert (record.status, letter.reason, letter.error) == ("dead", "failed 2 times", error)
+    assert len(agent.requests) == 2
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_asking_for_time_costs_no_attempt(status: int) -> None:
+    """However often the agent asks, and even where one failure would be the last."""
+    rules = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
+    script = [answers(status)] * 4 + [answers(200, {"reply": "at last"})]
+    async with agent_server(*script) as agent, talking(HttpSink(agent.url, retry_ms=1), rules=rules) as talk:
+        await talk.say("Hey")
+        record = await talk.outcome()
+    assert record.turn is not None
+    assert (record.status, record.turn.failures, len(agent.requests)) == ("answered", 0, 5)
+
+
+async def test_it_says_how_long_to_wait() -> None:
+    """Retry-After is honoured, and no failure is noted."""
+    async with agent_server(answers(429, retry_after="7")) as agent, talking(HttpSink(agent.url)) as talk:
+        await talk.say("Hey")
+        event = await talk.until("retrying", "failed", "dead-lettered")
+    assert (event.kind, event.facts["retry_after_ms"]) == ("retrying", 7_000)
+
+
+@pytest.mark.parametrize(
+    ("header", "wait_ms"),
+    [
+        (None, 5_000),
+        ("120", 120_000),
+        ("0", 500),
+        ("Sun, 15 Nov 2026 09:30:10 GMT", 9_750),
+        ("Sun, 15 Nov 2026 09:29:00 GMT", 500),
+        ("soon", 5_000),
+        ("-3", 5_000),
+        ("²", 5_000),
+    ],
+)
+def test_retry_after(header: str | None, wait_ms: int) -> None:
+    """Seconds or a date; nonsense counts as no word at all."""
+    assert retry_after_ms(header, NOW, 5_000) == wait_ms
+
+
+async def test_it_completes_later() -> None:
+    """After a 202 the turn stays open until the API completes it; completing again returns the first result."""
+    async with agent_server(answers(202)) as agent, talking(HttpSink(agent.url, pending_ms=60_000)) as talk:
+        await talk.say("Hey")
+        turn_id = (await agent.request(1)).event["id"]
+        first = await talk.turns.complete(turn_id, ("done",))
+        again = await talk.turns.complete(turn_id, ("again",))
+    assert first is not None
+    assert first.turn is not None
+    assert (first.status, first.turn.progress.replies, first) == ("answered", ("done",), again)
+    assert len(agent.requests) == 1
+
+
+async def test_a_promise_not_kept_is_a_failure() -> None:
+    """If nobody completes the turn in time it is handed over again."""
+    async with (
+        agent_server(answers(202), answers(200, {"reply": "here"})) as agent,
+        talking(HttpSink(agent.url, pending_ms=1)) as talk,
+    ):
+        await talk.say("Hey")
+        record = await talk.outcome()
+    assert (record.status, len(agent.requests), agent.events[1]["data"]["attempt"]) == ("answered", 2, 2)
+
+
+async def test_an_interruption_closes_the_request() -> None:
+    """The agent notices that nobody waits for its answer any more, and gets both messages instead."""
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    async with (
+        agent_server(never_answers, answers(200, {"reply": "both"})) as agent,
+        talking(HttpSink(agent.url), rules=rules) as talk,
+    ):
+        await talk.say("Hey")
+        request = await agent.request(1)
+        await talk.say("wait")
+        await request.gone.wait()
+        await talk.outcome()
+    assert [event["data"]["text"] for event in agent.events] == ["Hey", "Hey\nwait"]
+
+
+async def test_connections_are_used_again() -> None:
+    """One turn after another travels over the same connection, and no cookie follows it."""
+    async with agent_server(answers(200, set_cookie="session=ada")) as agent, talking(HttpSink(agent.url)) as talk:
+        for text in ("one", "two", "three"):
+            await talk.say(text)
+            await talk.outcome()
+    assert {request.connection for request in agent.requests} == {1}
+    assert not any("cookie" in request.headers for request in agent.requests)
+
+
+async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL was configured; where it leads is not for other programs' settings to change."""
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    async with agent_server(answers(200, "direct")) as agent, talking(HttpSink(agent.url)) as talk:
+        await talk.say("Hey")
+        record = await talk.outcome()
+    assert record.status == "answered"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host/",
+        "file:///etc/passwd",
+        "http://",
+        "http://ada:sesame@host/",
+        "http://ada@host/",
+        "http://h:99999/",
+        "http://[::1",
+    ],
+)
+def test_urls_that_cannot_be_called(url: str) -> None:
+    """They are refused when configured, and the message does not repeat a password."""
+    with pytest.raises(ConfigurationError) as refused:
+        HttpSink(url)
+    assert "sesame" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "replies"),
+    [
+        (JSON, b'{"reply": null}', ()),
+        (JSON, b'{"replies": null}', ()),
+        (JSON, b'{"replies": []}', ()),
+        (JSON, b'{"replies": ["a", "", " ", "b"]}', ("a", "b")),
+        ({"content-type": "application/problem+json"}, b'{"reply": "a"}', ("a",)),
+        ({}, b' {"reply": "a"}', ("a",)),
+        ({}, b"plain", ("plain",)),
+        ({"content-type": "text/plain; charset=latin-1"}, b"gr\xfc\xdfe", ("grüße",)),
+        ({"content-type": "text/markdown"}, b"*a*", ("*a*",)),
+        (JSON, b" \n", ()),
+    ],
+)
+def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[str, ...]) -> None:
+    assert replies_in(Response(200, httpx2.Headers(headers), body)) == replies
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (JSON, b"{"),
+        (JSON, b"{}"),
+        (JSON, b'"text"'),
+        (JSON, b'["a"]'),
+        (JSON, b'{"reply": 7}'),
+        (JSON, b'{"replies": "a"}'),
+        (JSON, b'{"replies": ["a", 7]}'),
+        (JSON, b'{"reply": "a", "replies": ["a"]}'),
+        (JSON | {"content-encoding": "gzip"}, b'{"reply": "a"}'),
+        ({"content-type": "text/plain"}, b"\xff"),
+        ({"content-type": "text/plain; charset=klingon"}, b"a"),
+        ({"content-type": "image/png"}, b"a"),
+    ],
+)
+def test_refused_shapes(headers: dict[str, str], body: bytes) -> None:
+    with pytest.raises(GiveUp):
+        replies_in(Response(200, httpx2.Headers(headers), body))

@@ -1,0 +1,340 @@
+"""Answers that leave through a platform's API: whole, in order, once, and what happens when they cannot."""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from harness.platforms.server import Asked, Platform, Said, silence
+from harness.servers import Later
+from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
+from turntake.clock import SystemClock
+from turntake.deliver.replies import Quotes, Replies
+from turntake.errors import FateUnknown, SendFailed
+from turntake.platforms.replies import Call, Recipient, Response, Sender
+from turntake.rules.message import Message
+from turntake.rules.records import TurnRecord
+from turntake.service import Arrival
+
+AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
+ONE_ATTEMPT = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
+ANN = ConversationKey.of("ann", channel="notes", account="us")
+TO = Recipient(ANN, "turn_1", (Message("m1", "hi"),))
+
+
+class Board(Platform):
+    """Takes notes of at most ten characters."""
+
+    def answer(self, asked: Asked) -> Said:
+        if asked.path != "/notes":
+            return Said(body={"ok": True})
+        note = asked.json
+        if len(note["text"]) > 10:
+            return Said(400, {"error": "too long"})
+        self.took(note["to"], note["text"])
+        return Said(body={"id": f"n{len(self.sent)}"})
+
+
+class Notes(Sender):
+    longest = 10
+    typing_ms = 40
+
+    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+        said: dict[str, str] = {"quoted": to.reply_to} if to.reply_to else {}
+        said |= {"to": to.key.conversation, "text": text, "from": to.account, "thread": to.thread, "id": reply_id}
+        return Call(f"{self._given['api_base']}/notes", json.dumps(said).encode())
+
+    def receipt(self, response: Response) -> str:
+        if response.status == 429:
+            raise RetryLater(float(response.headers["retry-after"]), "too many notes")
+        if response.status >= 500:
+            raise SendFailed("the board fell down")
+        if response.status >= 400:
+            raise GiveUp(json.loads(response.body)["error"])
+        return str(json.loads(response.body)["id"])
+
+    def typing(self, to: Recipient) -> Call:
+        return Call(f"{self._given['api_base']}/typing")
+
+    def typing_stopped(self, to: Recipient) -> Call:
+        return Call(f"{self._given['api_base']}/stopped")
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    with Board() as board:
+        yield board
+
+
+def replies(board: Board, *, timeout_ms: int = 5_000, shows_typing: bool = False, again: bool = True) -> Replies:
+    senders = {("notes", account): Notes({"api_base": board.url}) for account in ("", "sales")}
+    return Replies(senders, timeout_ms=timeout_ms, shows_typing=shows_typing, sends_unknown_again=again)
+
+
+async def answered(out: Replies, answer: Callable[[Turn], Awaitable[object]], rules: Rules = AT_ONCE) -> TurnRecord:
+    """The turn, once it has ended."""
+    async with TurnTake("memory://", rules=rules, agent=answer, outbound=out) as turns, turns.events.watch() as events:
+        await turns.accept([Arrival(ANN, Message("m1", "hi"))])
+        async with asyncio.timeout(20):
+            while (event := await events.get()).kind not in ("answered", "dead-lettered"):
+                continue
+        record = await turns.store.history.turn(event.turn_id)
+    await out.aclose()
+    assert record is not None
+    return record
+
+
+async def test_a_reply_leaves_in_pieces_and_in_order(board: Board) -> None:
+    async def answer(turn: Turn) -> list[str]:
+        await turn.reply("one moment please")
+        return ["it is on its way to you", "bye"]
+
+    record = await answered(replies(board), answer)
+    texts = [text for _, text in board.sent]
+    assert texts == ["one moment", "please", "it is on", "its way to", "you", "bye"]
+    assert record.turn is not None
+    assert list(record.turn.progress.replies) == texts
+    assert [call.json["id"] for call in board.calls] == [f"{record.id}-{place}" for place in range(6)]
+    assert {call.json["from"] for call in board.calls} == {"us"}
+
+
+async def test_the_account_and_the_thread_are_those_of_the_conversation(board: Board) -> None:
+    out = replies(board)
+    key = ConversationKey.of("ann", channel="notes", account="sales/+49", topic="17.5@ann")
+    await out.send(Recipient(key, "turn_1", ()), 0, "hi")
+    assert board.calls[0].json == {"to": "ann", "text": "hi", "from": "+49", "thread": "17.5", "id": "turn_1-0"}
+    assert not out.leads_out(ConversationKey.of("ann", channel="notes", account="other/+49"))
+    assert not out.leads_out(ConversationKey.of("ann", channel="elsewhere"))
+    await out.aclose()
+
+
+@pytest.mark.parametrize(("account", "own"), [("us", "us"), ("sales/us", "us"), ("sales/a/b", "a/b"), ("/a/b", "a/b")])
+async def test_an_id_with_a_slash_is_still_one_id(board: Board, account: str, own: str) -> None:
+    """The first slash ends our account's name: what follows is the platform's."""
+    out = replies(board)
+    await out.send(Recipient(ConversationKey.of("ann", channel="notes", account=account), "turn_1", ()), 0, "hi")
+    assert [call.json["from"] for call in board.calls] == [own]
+    await out.aclose()
+
+
+@pytest.mark.parametrize(
+    ("quotes", "topic", "quoted"),
+    [("groups", "", None), ("groups", "17.5@ann", "m1"), ("always", "", "m1"), ("never", "@ann", None)],
+)
+async def test_an_answer_in_a_group_quotes_what_it_answers(
+    board: Board, quotes: Quotes, topic: str, quoted: str | None
+) -> None:
+    """The first part alone, since the others follow it."""
+    out = Replies({("notes", ""): Notes({"api_base": board.url})}, quotes=quotes)
+    key = ConversationKey.of("team", channel="notes", topic=topic)
+    for index in range(2):
+        await out.send(Recipient(key, "turn_1", (Message("m0", "hey"), Message("m1", "hi"))), index, "hello")
+    assert [call.json.get("quoted") for call in board.calls] == [quoted, None]
+    await out.aclose()
+
+
+async def test_a_crash_between_pieces_sends_none_twice(board: Board) -> None:
+    """The second piece fails once; the first is not sent again."""
+    board.next.extend([Said(body={"id": "n1"}), Said(503)])
+
+    async def answer(turn: Turn) -> str:
+        return "it is here already"
+
+    record = await answered(replies(board), answer)
+    assert record.status == "answered"
+    assert [call.json["text"] for call in board.calls] == ["it is here", "already", "already"]
+
+
+async def test_the_platform_says_when_to_come_again(board: Board) -> None:
+    board.next.append(Said(429, headers={"retry-after": "0.2"}))
+
+    async def answer(turn: Turn) -> str:
+        return "hello"
+
+    record = await answered(replies(board), answer, ONE_ATTEMPT)
+    assert record.status == "answered"
+    assert board.sent == [("ann", "hello")]
+
+
+async def test_what_it_never_takes_becomes_a_dead_letter_with_its_words(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
+    board.next.append(Said(403, {"error": "the window of 24 hours is closed"}))
+
+    async def answer(turn: Turn) -> str:
+        return "hello"
+
+    with caplog.at_level(logging.WARNING, "turntake"):
+        record = await answered(replies(board), answer)
+    assert "given up" in caplog.text
+    assert "24 hours" not in caplog.text, "a platform's words may be a person's"
+    assert record.status == "dead"
+    assert record.closed is not None
+    assert record.closed.error == "the window of 24 hours is closed"
+    assert len(board.calls) == 1
+
+
+async def test_no_answer_in_time_is_unknown_and_sent_again(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        return "hello"
+
+    with silence() as nothing:
+        board.next.append(nothing)
+        record = await answered(replies(board, timeout_ms=150), answer)
+    assert record.turn is not None
+    assert record.turn.progress.unknown == (0,)
+    assert board.sent == [("ann", "hello")]
+    assert len(board.calls) == 2
+
+
+async def test_or_counted_as_sent_where_that_is_set(board: Board, caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(turn: Turn) -> list[str]:
+        return ["first", "second"]
+
+    with silence() as nothing, caplog.at_level(logging.WARNING, "turntake"):
+        board.next.append(nothing)
+        record = await answered(replies(board, timeout_ms=150, again=False), answer, ONE_ATTEMPT)
+    assert record.status == "answered", "it is no failure"
+    assert record.turn is not None
+    assert record.turn.progress.unknown == (0,)
+    assert board.sent == [("ann", "second")]
+    assert "A reply may have been sent or not" in caplog.text
+    assert "first" not in caplog.text
+
+
+async def test_a_platform_that_is_not_there_was_certainly_not_reached() -> None:
+    out = Replies({("notes", ""): Notes({"api_base": "http://127.0.0.1:1"})}, timeout_ms=2_000)
+    with pytest.raises(SendFailed, match="could not be reached"):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+
+
+@pytest.fixture
+def wall() -> Iterator[int]:
+    """A port where connections are made and nobody ever says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+async def test_a_connection_that_is_never_finished_sent_nothing(wall: int) -> None:
+    """What times out before the reply was handed over is tried again, and never counts as sent."""
+    out = Replies({("notes", ""): Notes({"api_base": f"https://127.0.0.1:{wall}"})}, timeout_ms=150)
+    with pytest.raises(SendFailed, match="could not be reached"):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+
+
+async def test_a_reply_that_was_handed_over_may_have_arrived(wall: int) -> None:
+    out = Replies({("notes", ""): Notes({"api_base": f"http://127.0.0.1:{wall}"})}, timeout_ms=150)
+    with pytest.raises(FateUnknown):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+
+
+async def test_no_address_is_logged_since_it_may_hold_a_token(board: Board, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever embeds us may have every library's lines in their log."""
+    board.next.append(Said(body={"id": "n1"}))
+    out = Replies({("notes", ""): Notes({"api_base": f"{board.url}/bot-s3cret"})})
+    with caplog.at_level(logging.DEBUG):
+        await out.send(TO, 0, "hi")
+    await out.aclose()
+    assert board.calls[0].path == "/bot-s3cret/notes"
+    assert "s3cret" not in caplog.text
+
+
+async def test_a_cut_connection_leaves_the_fate_unknown(board: Board) -> None:
+    with silence() as nothing:
+        assert nothing.silent_until is not None
+        nothing.silent_until.set()  # closes without an answer
+        board.next.append(nothing)
+        out = replies(board)
+        with pytest.raises(FateUnknown):
+            await out.send(TO, 0, "hi")
+        await out.aclose()
+
+
+async def test_the_person_sees_typing_while_the_agent_works(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        await asyncio.to_thread(board.wait_for_calls, 3)
+        return "done"
+
+    await answered(replies(board, shows_typing=True), answer)
+    paths = [call.path for call in board.calls]
+    assert paths[:3] == ["/typing"] * 3
+    assert paths.count("/notes") == paths.count("/stopped") == 1
+    assert "/typing" not in paths[paths.index("/notes") + 1 :]
+
+
+async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        await SystemClock().sleep(100)
+        return "done"
+
+    await answered(replies(board, shows_typing=True), answer)
+    assert [call.path for call in board.calls] == ["/notes"], "and none that takes it back"
+
+
+async def test_typing_that_fails_harms_nothing(board: Board) -> None:
+    board.next.append(Said(500))
+
+    async def answer(turn: Turn) -> str:
+        await asyncio.to_thread(board.wait_for_calls, 2)
+        return "done"
+
+    assert (await answered(replies(board, shows_typing=True), answer)).status == "answered"
+
+
+class Clumsy(Notes):
+    """Written by somebody who did not read what a typing indicator must not do."""
+
+    def typing(self, to: Recipient) -> Call:
+        raise GiveUp("no idea how")
+
+    def typing_stopped(self, to: Recipient) -> Call:
+        raise GiveUp("no idea how")
+
+
+async def test_typing_that_cannot_even_be_asked_for_harms_nothing(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        return "done"
+
+    record = await answered(Replies({("notes", ""): Clumsy({"api_base": board.url})}), answer)
+    assert record.status == "answered"
+    assert board.sent == [("ann", "done")]
+
+
+async def test_typing_is_not_shown_where_it_is_switched_off(board: Board) -> None:
+    async def answer(turn: Turn) -> str:
+        return "done"
+
+    await answered(replies(board), answer)
+    assert [call.path for call in board.calls] == ["/notes"]
+
+
+async def test_a_reply_of_nothing_sends_nothing(board: Board) -> None:
+    async def answer(turn: Turn) -> list[str]:
+        return [" ", "\n"]
+
+    assert (await answered(replies(board), answer)).status == "answered"
+    assert board.calls == []
+
+
+async def test_an_answer_by_the_api_leaves_in_pieces_too(board: Board) -> None:
+    out = replies(board)
+    async with (
+        TurnTake("memory://", rules=AT_ONCE, agent=Later(), outbound=out) as turns,
+        turns.events.watch() as events,
+    ):
+        await turns.accept([Arrival(ANN, Message("m1", "hi"))])
+        while (event := await events.get()).kind != "claimed":
+            continue
+        await turns.complete(event.turn_id, ("this one is too long for it",))
+        while (await events.get()).kind != "answered":
+            continue
+    await out.aclose()
+    assert [text for _, text in board.sent] == ["this one", "is too", "long for", "it"]

@@ -1,0 +1,214 @@
+"""/v1/conversations: who waits, why, and orders."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from harness.servers import Echo, Later, talking, until, watching
+from turntake import Rules, TurnTake
+from turntake.http.why import BECAUSE, why
+from turntake.rules.conversation import Buffer, Conversation, Progress, SealedTurn
+from turntake.rules.deadline import Deadline
+
+PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
+ANA = "default:generic:default:ana"
+
+
+@pytest.fixture
+def client() -> Iterator[httpx2.Client]:
+    with talking(TurnTake("memory://", rules=PATIENT, agent=Later())) as client:
+        yield client
+
+
+def say(client: httpx2.Client, *texts: str, **parts: str) -> str:
+    for text in texts:
+        body = {"conversation": "ana", "id": text, "text": text, **parts}
+        key: str = client.post("/v1/messages", json=body).json()["conversationKey"]
+    return key
+
+
+def order(client: httpx2.Client, name: str, body: Any = None, key: str = ANA) -> httpx2.Response:
+    return client.post(f"/v1/conversations/{key}/{name}", json=body)
+
+
+def test_what_waits_and_why(client: httpx2.Client) -> None:
+    """The buffered messages, the deadline, each decision, and one sentence to read."""
+    say(client, "hi", "there")
+    view = client.get(f"/v1/conversations/{ANA}").json()
+    assert (view["status"], view["reason"], view["turn"], view["turns"]) == ("collecting", "silence", None, [])
+    assert [message["text"] for message in view["messages"]] == ["hi", "there"]
+    assert [decision["reason"] for decision in view["decisions"]] == ["silence", "silence"]
+    assert view["decisions"][-1]["dueAt"] == view["dueAt"]
+    assert view["why"].startswith("2 messages wait for ")
+
+
+def test_the_open_turn_and_what_came_since(client: httpx2.Client) -> None:
+    """What the agent has is apart from what waits behind it."""
+    with watching(client) as events:
+        say(client, "hi")
+        order(client, "flush")
+        turn_id = until(events, "claimed")["turnId"]
+        say(client, "more")
+    view = client.get(f"/v1/conversations/{ANA}").json()
+    assert (view["status"], view["turnId"], view["messageCount"]) == ("answering", turn_id, 1)
+    assert [message["text"] for message in view["messages"]] == ["more"]
+    turn = view["turn"]
+    assert [message["text"] for message in turn["messages"]] == ["hi"]
+    assert (turn["turnId"], turn["attempt"], turn["reason"], turn["retryAt"]) == (turn_id, 1, "flushed", None)
+    assert turn["leaseUntilAt"] > turn["claimedAt"]
+
+
+def test_past_turns_are_listed() -> None:
+    """The latest first, with their answers."""
+    with talking(TurnTake("memory://", rules=PATIENT, agent=Echo())) as client, watching(client) as events:
+        for text in ("one", "two"):
+            say(client, text)
+            order(client, "flush")
+            until(events, "answered")
+        view = client.get(f"/v1/conversations/{ANA}").json()
+    assert (view["status"], view["why"]) == ("idle", "Nothing waits.")
+    assert sorted(turn["replies"] for turn in view["turns"]) == [["one"], ["two"]]
+    assert {turn["status"] for turn in view["turns"]} == {"answered"}
+
+
+def test_hold_moves_the_deadline(client: httpx2.Client) -> None:
+    """By a minute, or by as long as the order says."""
+    say(client, "hi")
+    due = client.get(f"/v1/conversations/{ANA}").json()["dueAt"]
+    held = order(client, "hold", {"forMs": 3_600_000})
+    assert held.status_code == 200
+    assert (held.json()["reason"], held.json()["dueAt"] > due) == ("held", True)
+    assert client.post(f"/v1/conversations/{ANA}/hold").status_code == 200
+
+
+def test_clear_moves_what_waits_to_the_dead_letters(client: httpx2.Client) -> None:
+    """Even an order to forget loses nothing silently."""
+    say(client, "hi")
+    cleared = order(client, "clear")
+    assert (cleared.status_code, cleared.json()["status"], cleared.json()["messages"]) == (200, "idle", [])
+    (letter,) = client.get("/v1/dead-letters").json()["deadLetters"]
+    assert (letter["reason"], letter["conversationKey"]) == ("cleared by order", ANA)
+    turn = client.get(f"/v1/turns/{letter['id']}").json()
+    assert (turn["status"], turn["attempt"], turn["latenessMs"]) == ("cleared", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("hold", {"forMs": 0}),
+        ("hold", {"forMs": 86_400_001}),
+        ("hold", {"for": 5}),
+        ("hold", []),
+        ("flush", {"now": True}),
+        ("clear", "all"),
+    ],
+)
+def test_bad_orders_are_refused(client: httpx2.Client, name: str, body: Any) -> None:
+    """And change nothing."""
+    say(client, "hi")
+    assert order(client, name, body).status_code == 400
+    assert client.get(f"/v1/conversations/{ANA}").json()["status"] == "collecting"
+
+
+@pytest.mark.parametrize("name", ["", "/flush", "/hold", "/clear"])
+def test_unknown_and_malformed_keys(client: httpx2.Client, name: str) -> None:
+    """Nothing known under a key is 404; what is no key is 400."""
+    method = "POST" if name else "GET"
+    unknown = client.request(method, f"/v1/conversations/default:generic:default:nobody{name}")
+    assert unknown.status_code == 404
+    for key in (
+        "nobody",
+        "a:b:c",
+        "a:b:c:",
+        "a:b:c:~zz",
+        "a:b:c:~FF",
+        "a:b:c:d:e:f",
+        "a:b:c:%C3%A4",
+        "a:b:c:~41",
+        "%FF",
+    ):
+        malformed = client.request(method, f"/v1/conversations/{key}{name}")
+        assert (key, malformed.status_code) == (key, 400)
+        assert malformed.headers["content-type"] == "application/problem+json"
+
+
+def test_what_comes_later_is_not_there_yet(client: httpx2.Client) -> None:
+    """Handing off, resuming and erasing are refused cleanly."""
+    say(client, "hi")
+    assert order(client, "handoff").status_code == 404
+    assert order(client, "resume").status_code == 404
+    refused = client.delete(f"/v1/conversations/{ANA}")
+    assert (refused.status_code, refused.headers["content-type"]) == (405, "application/problem+json")
+
+
+def test_listing_filters_and_pages(client: httpx2.Client) -> None:
+    """Page by page, each conversation once."""
+    for name in ("ana", "ben", "cleo"):
+        say(client, "hi", conversation=name, tenant="acme", channel="whatsapp")
+    say(client, "hi", conversation="dora")
+
+    def found(**params: Any) -> list[str]:
+        listed = client.get("/v1/conversations", params=params).json()["conversations"]
+        return [conversation["conversationId"] for conversation in listed]
+
+    assert found() == ["ana", "ben", "cleo", "dora"]
+    assert found(tenant="acme", channel="whatsapp", status="collecting") == ["ana", "ben", "cleo"]
+    assert found(status="idle") == []
+    names, cursor = [], ""
+    while cursor is not None:
+        page = client.get("/v1/conversations", params={"limit": 2, "cursor": cursor}).json()
+        names += [conversation["conversationId"] for conversation in page["conversations"]]
+        cursor = page["cursor"]
+    assert names == ["ana", "ben", "cleo", "dora"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"status": "asleep"},
+        {"limit": "0"},
+        {"limit": "501"},
+        {"limit": "many"},
+        {"cursor": "x"},
+        {"cursor": "due-1"},
+        {"cursor": "9" * 300},
+        {"page": "2"},
+    ],
+)
+def test_bad_listings_are_refused(client: httpx2.Client, params: dict[str, str]) -> None:
+    """What is no filter, no number and no cursor."""
+    assert client.get("/v1/conversations", params=params).status_code == 400
+
+
+@pytest.mark.parametrize("cursor", ["due-1", "due-x-1", "due-9-" + "9" * 30, "idle-x"])
+def test_bad_cursors_are_refused_by_sqlite_too(cursor: str, tmp_path: Path) -> None:
+    """Each store has cursors of its own."""
+    with talking(TurnTake(f"sqlite:///{tmp_path}/t.db", role="accept")) as client:
+        assert client.get("/v1/conversations", params={"cursor": cursor}).status_code == 400
+
+
+@pytest.mark.parametrize("reason", BECAUSE)
+def test_every_reason_reads_as_a_sentence(reason: Any) -> None:
+    """Before and after the deadline."""
+    due = Deadline(2_700, reason)
+    waiting = Conversation(next_seq=3, buffer=Buffer(1, 0, 0, due, due, ()))
+    assert why(waiting, 0) == f"2 messages wait for 2.7 s more: {BECAUSE[due.reason]} ({reason})."
+    assert why(waiting, 3_000) == f"2 messages wait for a worker, due 0.3 s ago: {BECAUSE[due.reason]} ({reason})."
+
+
+def test_an_open_turn_reads_as_a_sentence() -> None:
+    """Held, being sent, waiting for its next attempt, or left behind."""
+
+    def said(now: int = 0, waiting: int = 0, **facts: Any) -> str:
+        turn = SealedTurn("t", 1, 1, Deadline(0, "silence"), 0, 0, 5_000, (), **facts)
+        buffer = Buffer(2, 0, 0, turn.ready, turn.ready, ()) if waiting else None
+        return why(Conversation(next_seq=2 + waiting, turn=turn, buffer=buffer), now)
+
+    assert said() == "Attempt 1: the agent has the turn, and the lease runs 5.0 s more."
+    assert said(waiting=1).endswith("more. 1 message waits for the next turn.")
+    assert said(progress=Progress(is_final=True)).startswith("Attempt 1: the answer is being sent")
+    assert said(is_leased=False) == "Attempt 1 did not succeed; the next one is due in 5.0 s."
+    assert said(now=6_000) == "Attempt 1 is over and the turn waits for a worker to take it again."

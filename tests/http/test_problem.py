@@ -1,0 +1,56 @@
+"""What a caller hears when something went wrong, and what only the log hears."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from turntake.errors import StoreUnavailable
+from turntake.http.problem import Problems
+
+SCOPE = {"type": "http", "path": "/v1/messages"}
+REASON = "Redis did not do as asked (ConnectionError: Error 111 connecting to db.internal:6379)."
+
+
+async def answered(error: Exception) -> tuple[int, dict[bytes, bytes], dict[str, Any]]:
+    """The status, the headers and the body after an app failed."""
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise error
+
+    async def receive() -> Any:
+        raise AssertionError("nobody reads the request")
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    await Problems(app)(SCOPE, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"]), msgspec.json.decode(sent[1]["body"])
+
+
+async def test_a_store_that_is_away_is_the_same_for_every_caller(caplog: pytest.LogCaptureFixture) -> None:
+    """Its host, its port and its library's words are for the log."""
+    status, headers, body = await answered(StoreUnavailable(REASON))
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert (status, headers, body) == await answered(StoreUnavailable("The SQLite file cannot be written."))
+    assert "send it again" in body["detail"]
+    record = caplog.records[0]
+    assert (record.levelname, record.getMessage()) == ("WARNING", "The store did not confirm a request")
+    said = vars(record)
+    assert (said["error"], said["reason"], said["path"]) == ("StoreUnavailable", REASON, "/v1/messages")
+
+
+async def test_words_that_are_not_ours_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """They may quote what a person wrote."""
+    status, _, body = await answered(ValueError("hello, my name is Ann"))
+    assert status == 500
+    assert "Ann" not in str(body) + str([vars(record) for record in caplog.records])
+
+
+def test_what_a_store_did_not_confirm_may_be_stored() -> None:
+    """Only that nothing was acknowledged is certain, and that sending it again does no harm."""
+    said = str(StoreUnavailable())
+    assert "nothing was acknowledged" in said
+    assert "send it again" in said
+    assert "accepted" not in said

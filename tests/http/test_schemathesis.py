@@ -1,0 +1,61 @@
+"""The service against its own description: requests made from /openapi.json, good and bad, and no answer surprises."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from harness.http_client import Knocking
+from harness.servers import Later, serving
+from turntake import Rules, TurnTake
+from turntake.http.openapi import OPERATIONS, Operation
+
+PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+
+
+# The stream of events never ends, so nothing that waits for its end may ask for it.
+ASKED = [operation for operation in OPERATIONS if operation.path != "/v1/events"]
+# Where there is no body and no query, nothing can be wrong.
+CASES = [
+    (operation, mode)
+    for operation in ASKED
+    for mode in GenerationMode
+    if mode is GenerationMode.POSITIVE or operation.body is not None or operation.query is not None
+]
+EACH = 60
+
+
+@pytest.fixture(scope="module")
+def described() -> Iterator[schemathesis.BaseSchema]:
+    turns = TurnTake("memory://", rules=PATIENT, agent=Later())
+    with serving(turns, channels={("knock", ""): Knocking({"word": "sesame"})}) as server:
+        yield schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+
+
+@pytest.mark.parametrize(
+    ("operation", "mode"), CASES, ids=[f"{operation.method} {operation.path} {mode.value}" for operation, mode in CASES]
+)
+def test_every_answer_is_one_that_is_described(
+    described: schemathesis.BaseSchema, operation: Operation, mode: GenerationMode
+) -> None:
+    asked = 0
+
+    @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=described[operation.path][operation.method].as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        nonlocal asked
+        asked += 1
+        case.call_and_validate(checks=CHECKS)
+
+    ask()
+    assert asked > 0

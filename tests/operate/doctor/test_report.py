@@ -1,0 +1,192 @@
+"""The doctor on good and on broken set-ups. It changes nothing."""
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from turntake.buffer.sqlite.examine import disk, sqlite_checks
+from turntake.buffer.sqlite.schema import connect, migrate
+from turntake.clock import SystemClock
+from turntake.finding import Check
+from turntake.operate.cli import main
+from turntake.operate.doctor import report as doctor
+from turntake.testing.clock import VirtualClock
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def free() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return str(bound.getsockname()[1])
+
+
+def found(capsys: Output, *flags: str) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """The exit code, the checks by what they are about, and the settings by name."""
+    code = main(["doctor", "--json", *flags])
+    said = json.loads(capsys.readouterr().out)
+    checks = {check["about"]: check for check in said["checks"]}
+    return code, checks, {row["setting"]: row for row in said["settings"]}
+
+
+def about(checks: Iterator[Check], what: str) -> list[Check]:
+    return [check for check in checks if check.about == what]
+
+
+def test_a_good_set_up(capsys: Output, free: str) -> None:
+    """All is well, every setting is listed with its origin, and no file appeared."""
+    code, checks, settings = found(capsys, "--port", free)
+    assert code == 0
+    assert {check["mark"] for check in checks.values()} == {"ok"}
+    assert settings["port"] == {"setting": "port", "value": free, "from": "--port"}
+    assert settings["store"]["from"] == "default"
+    assert list(Path().iterdir()) == []
+
+
+def test_in_words(capsys: Output, free: str) -> None:
+    assert main(["doctor", "--port", free]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("✓ turntake")
+    assert said.endswith("All is well.\n")
+    assert main(["doctor", "--port", free, "--agent", "nobody:here"]) == 1
+    assert capsys.readouterr().out.endswith("1 problem to mend.\n")
+
+
+def test_secrets_are_not_shown(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_API_KEYS", "hunter2")
+    Path("secret").write_text("hunter3")
+    Path("secret").chmod(0o644)
+    monkeypatch.setenv("TURNTAKE_AGENT_SECRET_FILE", "secret")
+    monkeypatch.setenv("TURNTAKE_GENERIC_CALLBACK_URL", "https://me:hunter4@host/x?token=hunter5")
+    code, checks, settings = found(capsys, "--port", free)
+    assert code == 0
+    assert "hunter" not in json.dumps([checks, settings])
+    assert settings["api_keys"] == {"setting": "api_keys", "value": "set (1)", "from": "TURNTAKE_API_KEYS"}
+    assert checks["secret"]["says"] == "everybody can read secret: chmod 600 secret"
+
+
+@pytest.mark.parametrize("mark", ["/", "#", "?", "["])
+@pytest.mark.parametrize("command", ["doctor", "serve"])
+def test_a_password_that_was_not_escaped_is_not_shown(capsys: Output, free: str, command: str, mark: str) -> None:
+    """Neither by who looks nor by who would serve; both say how to write it."""
+    assert main([command, "--port", free, "--store", f"redis://:hunter{mark}2secret@127.0.0.1"]) != 0
+    said = "".join(capsys.readouterr())
+    assert "write them as %40 %2F %3F %23" in said
+    assert "hunter" not in said
+    assert "secret@" not in said
+
+
+def test_a_broken_config_is_a_finding(capsys: Output) -> None:
+    Path("turntake.toml").write_text("prot = 1\n")
+    code, checks, settings = found(capsys)
+    assert code == 1
+    assert checks["config"]["says"] == "prot in turntake.toml: there is no such setting; did you mean port?"
+    assert settings == {}
+    assert main(["doctor"]) == 1
+
+
+def test_odd_variables_are_a_warning(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_SOTRE", "x")
+    code, checks, _ = found(capsys, "--port", free)
+    assert (code, checks["environment"]["mark"]) == (0, "warn")
+
+
+def test_a_config_with_a_password_that_everybody_can_read(capsys: Output, free: str) -> None:
+    Path("turntake.toml").write_text('[generic]\ncallback_url = "https://me:pass@host/"\n')
+    Path("turntake.toml").chmod(0o644)
+    _, checks, _ = found(capsys, "--port", free)
+    assert checks["config"]["says"].endswith("chmod 600 turntake.toml")
+
+
+@pytest.mark.parametrize(
+    ("flags", "what", "says"),
+    [
+        (["--agent", "nobody:here"], "agent", "There is no module 'nobody'"),
+        (["--host", "0.0.0.0"], "access", "needs an API key"),
+        (["--store", "mysql://x"], "store", "There is no store called 'mysql'"),
+        (["--store", "sqlite:///no/such/t.db"], "store", "there is no folder"),
+        (["--store", "host=db password=hunter2"], "store", "The store is no URL: write sqlite:///turntake.db"),
+    ],
+)
+def test_problems_are_found(capsys: Output, free: str, flags: list[str], what: str, says: str) -> None:
+    code, checks, _ = found(capsys, "--port", free, *flags)
+    assert (code, checks[what]["mark"]) == (1, "fail")
+    assert says in checks[what]["says"]
+
+
+def test_a_port_that_somebody_else_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PROBE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as taken:
+        taken.listen(0)
+        check = doctor._port("127.0.0.1", taken.getsockname()[1])
+    assert check.mark == "fail"
+    assert "choose another --port" in check.says
+
+
+def test_memory_is_a_warning(capsys: Output, free: str) -> None:
+    code, checks, _ = found(capsys, "--port", free, "--store", "memory://")
+    assert (code, checks["store"]["mark"]) == (0, "warn")
+
+
+def test_an_existing_store_is_described_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    connection = connect(str(path))
+    migrate(connection)
+    connection.close()
+    (check,) = about(sqlite_checks(path), "store")
+    assert check.mark == "ok"
+    assert "schema 1, journal_mode wal, synchronous full" in check.says
+
+
+def test_a_store_of_a_later_release(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+    (check,) = about(sqlite_checks(path), "store")
+    assert check.mark == "fail"
+    assert "install a newer turntake" in check.says
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_text("not a database" * 1000)
+    (check,) = about(sqlite_checks(tmp_path / "t.db"), "store")
+    assert check.mark == "fail"
+    assert "does not open as a database" in check.says
+
+
+@pytest.mark.parametrize(("free_bytes", "mark"), [(50 << 20, "fail"), (500 << 20, "warn"), (5 << 30, "ok")])
+def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, mark: str) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    assert disk(tmp_path).mark == mark
+
+
+def test_a_clock_that_is_behind() -> None:
+    (check,) = about(doctor.machine(VirtualClock()), "clock")
+    assert check.mark == "fail"
+    (check,) = about(doctor.machine(SystemClock()), "clock")
+    assert check.mark == "ok"
+
+
+def test_an_old_sqlite_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.40.1")
+    (check,) = about(doctor.machine(SystemClock()), "sqlite")
+    assert check.mark == "fail"
+    assert "pip install -U 'apsw>=3.51.3'" in check.says

@@ -1,0 +1,178 @@
+"""The operator's side of stores: each kind brings its own examination and its own maintenance."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from turntake import plugins
+from turntake.buffer.memory import MemoryStore
+from turntake.buffer.open import Examined, Maintained, open_store
+from turntake.clock import Clock, SystemClock
+from turntake.errors import MissingExtra, StoreUnavailable
+from turntake.finding import Check
+from turntake.operate.cli import main
+from turntake.operate.doctor import stores
+
+Output = pytest.CaptureFixture[str]
+
+
+class Shared(MemoryStore, Examined, Maintained):
+    """A store as a plug-in might bring it. It remembers what was asked of it; `away` does not answer."""
+
+    asked: list[str]
+
+    @classmethod
+    def open(cls, url: str, clock: Clock) -> Self:
+        store = super().open(url, clock)
+        store.asked.append(url)
+        return store
+
+    @classmethod
+    async def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+        if "away" in url:
+            raise ConnectionError(f"cannot reach {url}")
+        yield Check("ok", "store", "it answers")
+        yield Check("warn", "persistence", "it forgets")
+
+    async def __aenter__(self) -> Self:
+        if "away" in self.asked[-1]:
+            raise StoreUnavailable
+        return self
+
+    async def rebuild(self) -> int:
+        self.asked.append("rebuild")
+        return 1_234
+
+    async def finish_upgrade(self) -> list[str]:
+        self.asked.append("finish")
+        return ["0002_post_drop_column"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`shared://` is registered next to our own stores."""
+    entry = EntryPoint("shared", f"{__name__}:Shared", "turntake.stores")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Shared.__module__])
+    with_shared = EntryPoints([*entry_points(group="turntake.stores"), entry])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: with_shared)
+    monkeypatch.setattr(Shared, "asked", [], raising=False)
+    return Shared.asked
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TURNTAKE_STORE", raising=False)
+
+
+async def examined(url: str) -> list[Check]:
+    return [check async for check in stores.examine(url, SystemClock())]
+
+
+async def test_a_store_is_examined_by_its_own_kind(asked: list[str]) -> None:
+    """And it is not opened for that."""
+    assert [check.about for check in await examined("shared://x")] == ["store", "persistence"]
+    assert asked == []
+
+
+async def test_a_library_that_complains_gives_nothing_away(asked: list[str]) -> None:
+    """Its words may hold the URL; the kind of the error is enough to go on."""
+    assert await examined("shared://me:hunter2@away") == [Check("fail", "store", "failed: ConnectionError")]
+
+
+async def test_a_kind_without_an_examination(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "Examined", Path)
+    (check,) = await examined("shared://me:hunter2@host")
+    assert check == Check("ok", "store", "shared://me:…@host (not opened)")
+
+
+async def test_rebuild_and_finish(asked: list[str]) -> None:
+    rebuilt = await stores.rebuild("shared://x", SystemClock())
+    assert rebuilt == Check("ok", "rebuild", "1,234 entries of the index of deadlines mended")
+    finished = await stores.finish_upgrade("shared://x", SystemClock())
+    assert finished == Check("ok", "upgrade", "0002_post_drop_column")
+    assert asked == ["shared://x", "rebuild", "shared://x", "finish"]
+
+
+async def test_nothing_was_left_to_do(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(self: Shared) -> int:
+        return 0
+
+    async def nothing(self: Shared) -> list[str]:
+        return []
+
+    monkeypatch.setattr(Shared, "rebuild", none)
+    monkeypatch.setattr(Shared, "finish_upgrade", nothing)
+    assert (await stores.rebuild("shared://x", SystemClock())).says == "every deadline was in its place"
+    assert (await stores.finish_upgrade("shared://x", SystemClock())).says == "nothing was left to do"
+
+
+async def test_a_store_that_cannot_be_opened_is_a_finding(asked: list[str]) -> None:
+    check = await stores.rebuild("shared://away", SystemClock())
+    assert (check.mark, check.about, check.says) == ("fail", "rebuild", str(StoreUnavailable()))
+
+
+def test_sqlite_needs_no_maintenance(tmp_path: Path) -> None:
+    """Its index of deadlines is SQLite's own, and its file is neither opened nor made."""
+    for ask in (stores.rebuild, stores.finish_upgrade):
+        check = asyncio.run(ask("sqlite:///t.db", SystemClock()))
+        assert (check.mark, check.says) == ("ok", "sqlite:// needs none; there is nothing to do")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_does_both_on_request(asked: list[str], capsys: Output) -> None:
+    """Once the examination is done, and with a line before what may take a while."""
+    flags = ["doctor", "--port", "0", "--store", "shared://x"]
+    assert main(flags) == 0
+    assert asked == []
+    capsys.readouterr()
+    assert main([*flags, "--rebuild", "--finish-upgrade"]) == 0
+    said = capsys.readouterr().out
+    lines = [line.split(maxsplit=2) for line in said.splitlines() if line[:1] in "✓!…" and line]
+    assert [(mark, about) for mark, about, _ in lines[-4:]] == [
+        ("…", "rebuild"),
+        ("✓", "rebuild"),
+        ("…", "upgrade"),
+        ("✓", "upgrade"),
+    ]
+    assert "! persistence  it forgets" in said
+
+
+def test_doctor_exits_with_1_if_it_could_not(asked: list[str], capsys: Output) -> None:
+    assert main(["doctor", "--json", "--port", "0", "--store", "shared://away", "--rebuild"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [check["about"] for check in checks if check["mark"] == "fail"] == ["store", "rebuild"]
+
+
+@pytest.mark.parametrize(("module", "extra"), [("redis", "redis"), ("psycopg_pool", "postgres")])
+def test_a_missing_extra_names_its_pip_line(
+    module: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    """For the library, for `serve` and for `doctor`."""
+    (tmp_path / f"lacks_{extra}.py").write_text(f"import {module}.sub\nclass Store: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    entry = EntryPoint(extra, f"lacks_{extra}:Store", "turntake.stores")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]))
+    with pytest.raises(MissingExtra, match=rf"pip install 'turntake\[{extra}\]'"):
+        open_store(f"{extra}://host", SystemClock())
+    assert main(["serve", "--port", "0", "--store", f"{extra}://host"]) == 2
+    assert f"pip install 'turntake[{extra}]'" in capsys.readouterr().err
+    assert main(["doctor", "--port", "0", "--store", f"{extra}://host"]) == 1
+    assert f"pip install 'turntake[{extra}]'" in capsys.readouterr().out
+
+
+def test_another_module_that_is_missing_is_no_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wrote the adapter wants to see where."""
+    (tmp_path / "lacks_other.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    entry = EntryPoint("other", "lacks_other:Store", "turntake.stores")
+    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]))
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        plugins.load("stores", "other")

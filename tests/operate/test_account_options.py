@@ -1,0 +1,331 @@
+"""From settings to channels: every account, what it lacks, what runs; plug-ins of others, good and broken."""
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.serving import run
+from turntake import plugins as adapters
+from turntake.errors import ConfigurationError, Forged
+from turntake.operate.account_options import Account, accounts, channels_of, listeners_of, senders_of
+from turntake.operate.cli import main
+from turntake.operate.options.sources import load
+from turntake.platforms.channel import Channel
+
+OURS = ["discord", "generic", "instagram", "messenger", "slack", "telegram", "twilio", "whatsapp"]
+META = {"TURNTAKE_WHATSAPP_APP_SECRET": "s3cret", "TURNTAKE_WHATSAPP_VERIFY_TOKEN": "word"}
+TYPING = {
+    "TURNTAKE_TELEGRAM_BOT_TOKEN": "123:abc",
+    "TURNTAKE_TELEGRAM_SECRET_TOKEN": "word",
+    "TURNTAKE_TELEGRAM_TYPING_API_ID": "1",
+    "TURNTAKE_TELEGRAM_TYPING_API_HASH": "h",
+}
+DISCORD = {"TURNTAKE_DISCORD_BOT_TOKEN": "t"}
+NOW = 1_800_000_000_000
+URL = "https://bot.example/webhooks/x"
+
+PLUGIN = """
+import sys
+from turntake.platforms.channel import Channel, Option, Request
+from turntake.platforms.listener import Listener
+from turntake.platforms.replies import Sender
+
+class Pigeon(Channel):
+    options = (
+        Option("ring", "What is on its ring.", use="verify"),
+        Option("loft", "Where it lives.", use="reply", is_secret=False),
+        Option("ear", "Whether to listen.", use="listen", is_secret=False),
+    )
+    def verify(self, request, now): ...
+    def events_in(self, request): return []
+    def sample(self, text, *, sender, id, url, now): return Request("POST", url)
+
+class PigeonSender(Sender):
+    longest = 10
+    def send(self, to, text, reply_id): ...
+    def receipt(self, response): ...
+"""
+LISTENER = """
+from turntake.platforms.listener import Listener
+class Ear(Listener):
+    async def listen(self, hear): ...
+"""
+ENTRIES = """
+[turntake.channels]
+carrier-pigeon = pigeon:Pigeon
+cracked = cracked:Cracked
+gone = gone:Gone
+log = pigeon:Pigeon
+number = pigeon:sys
+shy = shy:Shy
+
+[turntake.senders]
+carrier-pigeon = pigeon:PigeonSender
+
+[turntake.listeners]
+carrier-pigeon = pigeon_ear:Ear
+"""
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    """A folder with somebody else's package: one good channel, and bad ones of every kind."""
+    folder = tmp_path / "plugins"
+    (folder / "pigeon-1.0.dist-info").mkdir(parents=True)
+    (folder / "pigeon-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: pigeon\nVersion: 1.0\n")
+    (folder / "pigeon-1.0.dist-info" / "entry_points.txt").write_text(ENTRIES)
+    (folder / "pigeon.py").write_text(PLUGIN)
+    (folder / "pigeon_ear.py").write_text("open('imported', 'w').close()\nraise RuntimeError('deaf')")
+    (folder / "cracked.py").write_text("1 / 0")
+    (folder / "shy.py").write_text("import telethon_is_not_here, nacl.nothing")
+    return folder
+
+
+def found(environ: Mapping[str, str]) -> dict[str, Account]:
+    return {account.label: account for account in accounts(load(environ=environ))}
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))}
+
+
+def listed(folder: Path, *flags: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `turntake channels --json` says where the plug-ins are installed."""
+    done = run("channels", "--json", *flags, folder=folder.parent, env=path_with(folder) | dict(env or {}))
+    assert done.returncode == 0, done.stderr
+    return {"/".join(filter(None, (row["channel"], row["account"]))): row for row in json.loads(done.stdout)}
+
+
+def believes(channel: Channel, signer: Channel) -> bool:
+    try:
+        channel.verify(signer.sample("hi", sender="1", id="2", url=URL, now=NOW), NOW)
+    except Forged:
+        return False
+    return True
+
+
+def test_all_channels_are_there_from_the_start() -> None:
+    """Unconfigured ones too: they are served, and refuse."""
+    all_accounts = found({})
+    assert sorted(all_accounts) == OURS
+    assert {account.status for account in all_accounts.values()} == {"not configured"}
+    assert sorted(channels_of(all_accounts.values())) == [(name, "") for name in OURS]
+    assert senders_of(all_accounts.values()) == {}
+    assert listeners_of(all_accounts.values()) == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "environ", "status"),
+    [
+        ("whatsapp", META | {"TURNTAKE_WHATSAPP_ACCESS_TOKEN": "t"}, "ready"),
+        ("whatsapp", META, "receives only"),
+        ("whatsapp", META | {"TURNTAKE_WHATSAPP_VERIFY_TOKEN": "no"}, "receives only"),
+        (
+            "whatsapp",
+            {"TURNTAKE_WHATSAPP_APP_SECRET": "x"},
+            "incomplete: TURNTAKE_WHATSAPP_VERIFY_TOKEN is missing",
+        ),
+        (
+            "whatsapp",
+            {"TURNTAKE_WHATSAPP_API_BASE": "https://proxy.example"},
+            "incomplete: TURNTAKE_WHATSAPP_APP_SECRET and TURNTAKE_WHATSAPP_VERIFY_TOKEN are missing",
+        ),
+        (
+            "whatsapp",
+            META | {"TURNTAKE_WHATSAPP_API_BASE": "nowhere"},
+            "broken: TURNTAKE_WHATSAPP_API_BASE is no address",
+        ),
+        (
+            "whatsapp/sales",
+            META | {"TURNTAKE_WHATSAPP_ACCOUNTS": "sales", "TURNTAKE_WHATSAPP_SALES_APP_SECRET": "x"},
+            "incomplete: TURNTAKE_WHATSAPP_SALES_VERIFY_TOKEN is missing",
+        ),
+        ("generic", {"TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0"}, "receives only"),
+        (
+            "generic",
+            {"TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0", "TURNTAKE_GENERIC_CALLBACK_URL": "https://x.example"},
+            "ready",
+        ),
+        ("generic", {"TURNTAKE_GENERIC_SCHEME": "rot13"}, "broken: The scheme of the generic channel is one of"),
+        ("discord", DISCORD, "incomplete: TURNTAKE_DISCORD_PUBLIC_KEY is missing"),
+        ("discord", DISCORD | {"TURNTAKE_DISCORD_GATEWAY": "true"}, "ready"),
+        (
+            "discord",
+            DISCORD | {"TURNTAKE_DISCORD_GATEWAY": "off"},
+            "incomplete: TURNTAKE_DISCORD_PUBLIC_KEY is missing",
+        ),
+        ("telegram", TYPING, "ready"),
+        (
+            "telegram",
+            {**TYPING, "TURNTAKE_TELEGRAM_TYPING_SESSION": "x", "TURNTAKE_TELEGRAM_SECRET_TOKEN": ""},
+            "incomplete: TURNTAKE_TELEGRAM_SECRET_TOKEN is missing",
+        ),
+        ("slack/eu", {"TURNTAKE_SLACK_ACCOUNTS": "eu"}, "incomplete: TURNTAKE_SLACK_EU_SIGNING_SECRET is missing"),
+    ],
+)
+def test_status(label: str, environ: dict[str, str], status: str) -> None:
+    assert found(environ)[label].status.startswith(status)
+
+
+def test_what_is_missing_is_told_by_its_use() -> None:
+    assert found({})["whatsapp"].missing == {
+        "verify": ("TURNTAKE_WHATSAPP_APP_SECRET", "TURNTAKE_WHATSAPP_VERIFY_TOKEN"),
+        "reply": ("TURNTAKE_WHATSAPP_ACCESS_TOKEN",),
+    }
+    assert found(TYPING)["telegram"].missing == {"listen": ("TURNTAKE_TELEGRAM_TYPING_SESSION",)}
+    assert found({})["generic"].missing["reply"] == ("TURNTAKE_GENERIC_CALLBACK_URL",)
+
+
+def test_an_account_believes_only_its_own_secret() -> None:
+    """And one without a secret believes nobody, not even those who know the main account's."""
+    names = {"TURNTAKE_WHATSAPP_ACCOUNTS": "sales,idle", "TURNTAKE_WHATSAPP_SALES_APP_SECRET": "other"}
+    channels = channels_of(accounts(load(environ=META | names)))
+    main_one, sales, idle = (channels["whatsapp", name] for name in ("", "sales", "idle"))
+    assert [believes(channel, main_one) for channel in (main_one, sales, idle)] == [True, False, False]
+    assert [believes(channel, sales) for channel in (main_one, sales, idle)] == [False, True, False]
+    assert found(META | names)["whatsapp/sales"].path == "/webhooks/whatsapp/sales"
+
+
+def test_only_complete_accounts_can_reply() -> None:
+    environ = {
+        "TURNTAKE_WHATSAPP_ACCOUNTS": "sales idle",
+        "TURNTAKE_WHATSAPP_ACCESS_TOKEN": "t",
+        "TURNTAKE_WHATSAPP_SALES_ACCESS_TOKEN": "t",
+        "TURNTAKE_WHATSAPP_SALES_API_BASE": "https://proxy.example",
+        "TURNTAKE_SLACK_SIGNING_SECRET": "x",
+    }
+    assert sorted(senders_of(accounts(load(environ=environ)))) == [("whatsapp", ""), ("whatsapp", "sales")]
+
+
+def test_only_complete_accounts_listen() -> None:
+    assert listeners_of(accounts(load(environ=TYPING))) == {}
+    complete = TYPING | {"TURNTAKE_TELEGRAM_TYPING_SESSION": "file"}
+    assert list(listeners_of(accounts(load(environ=complete)))) == [("telegram", "")]
+
+
+def test_a_value_that_cannot_be_right_stops_the_start() -> None:
+    """It is listed like the others, but serving without what was configured would hide the mistake."""
+    broken = accounts(load(environ={"TURNTAKE_GENERIC_ACCOUNTS": "b", "TURNTAKE_GENERIC_B_SCHEME": "rot13"}))
+    with pytest.raises(ConfigurationError, match="generic/b: The scheme of"):
+        channels_of(broken)
+
+
+def test_the_command_lists_channels(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (META | {"TURNTAKE_WHATSAPP_ACCOUNTS": "sales"}).items():
+        monkeypatch.setenv(name, value)
+    assert main(["channels", "--public-url", "https://bot.example/"]) == 0
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.splitlines()]
+    assert [
+        "whatsapp",
+        "receives",
+        "only",
+        "https://bot.example/webhooks/whatsapp",
+        "docs/channels/whatsapp.md",
+    ] in rows
+    assert ["whatsapp", "to", "reply", "TURNTAKE_WHATSAPP_ACCESS_TOKEN"] in rows
+    assert ["whatsapp/sales", "to", "reply", "TURNTAKE_WHATSAPP_SALES_ACCESS_TOKEN"] in rows
+    assert "s3cret" not in said
+    assert main(["channels", "--port", "81"]) == 0
+    assert "http://127.0.0.1:81/webhooks/whatsapp/sales" in capsys.readouterr().out
+
+
+def test_the_command_says_what_is_odd(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was misspelled, and that nobody can call an address of this machine."""
+    monkeypatch.setenv("TURNTAKE_WHATSAP_APP_SECRET", "s3cret")
+    assert main(["channels"]) == 0
+    said = capsys.readouterr().out
+    assert "TURNTAKE_WHATSAP_APP_SECRET is ignored: " in said
+    assert "did you mean TURNTAKE_WHATSAPP_APP_SECRET?" in said
+    assert said.endswith("Platforms cannot call these addresses: set TURNTAKE_PUBLIC_URL.\n")
+    assert main(["channels", "--public-url", "https://bot.example"]) == 0
+    assert "cannot call" not in capsys.readouterr().out
+
+
+def test_the_command_says_what_those_that_are_configured_lack(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them only as long as none is configured."""
+    assert main(["channels"]) == 0
+    assert "TURNTAKE_TWILIO_AUTH_TOKEN" in capsys.readouterr().out
+    monkeypatch.setenv("TURNTAKE_SLACK_BOT_TOKEN", "x")
+    assert main(["channels"]) == 0
+    said = capsys.readouterr().out
+    assert "TURNTAKE_SLACK_SIGNING_SECRET" in said
+    assert "TURNTAKE_TWILIO_AUTH_TOKEN" not in said
+
+
+def test_the_command_speaks_json(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_SLACK_BOT_TOKEN", "xoxb-hidden")
+    assert main(["channels", "--json"]) == 0
+    said = capsys.readouterr().out
+    (slack,) = [row for row in json.loads(said) if row["channel"] == "slack"]
+    assert slack == {
+        "channel": "slack",
+        "account": "",
+        "status": "incomplete: TURNTAKE_SLACK_SIGNING_SECRET is missing",
+        "webhookUrl": "http://127.0.0.1:8080/webhooks/slack",
+        "missing": {"verify": ["TURNTAKE_SLACK_SIGNING_SECRET"]},
+        "page": "docs/channels/slack.md",
+    }
+    assert "xoxb-hidden" not in said
+
+
+def test_a_plug_in_is_a_channel_like_ours(plugins: Path) -> None:
+    """Its options are variables, flags and lines in the file; its listener is not even imported before it is wanted."""
+    (plugins.parent / "turntake.toml").write_text(
+        '[carrier-pigeon]\naccounts = ["b"]\n[carrier-pigeon.b]\nloft = "x"\n'
+    )
+    env = {"TURNTAKE_CARRIER_PIGEON_RING": "x", "TURNTAKE_CARRIER_PIGEON_B_RING": "y"}
+    rows = listed(plugins, "--carrier-pigeon-loft", "roof", env=env)
+    assert (rows["carrier-pigeon"]["status"], rows["carrier-pigeon/b"]["status"]) == ("ready", "ready")
+    assert rows["carrier-pigeon"]["missing"] == {"listen": ["TURNTAKE_CARRIER_PIGEON_EAR"]}
+    assert rows["carrier-pigeon"]["page"] == ""
+    assert not Path("imported").exists()
+    rows = listed(plugins, "--carrier-pigeon-ear", "yes", env=env)
+    assert rows["carrier-pigeon"]["status"] == "broken: it cannot be imported (RuntimeError: deaf)"
+    (plugins / "pigeon_ear.py").write_text(LISTENER)
+    assert listed(plugins, "--carrier-pigeon-ear", "yes", env=env)["carrier-pigeon"]["status"] == "receives only"
+
+
+def test_broken_plug_ins_break_nothing_else(plugins: Path) -> None:
+    rows = listed(plugins)
+    imported = "broken: it cannot be imported"
+    assert {name: rows[name]["status"] for name in ("cracked", "gone", "log", "number", "shy", "whatsapp")} == {
+        "cracked": f"{imported} (ZeroDivisionError: division by zero)",
+        "gone": f"{imported} (ModuleNotFoundError: No module named 'gone')",
+        "log": "broken: a channel cannot have this name; its author must choose another",
+        "number": "broken: it is no turntake.platforms.channel.Channel",
+        "shy": f"{imported} (ModuleNotFoundError: No module named 'telethon_is_not_here')",
+        "whatsapp": "not configured",
+    }
+
+
+def test_of_two_with_one_name_everybody_gets_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = [EntryPoint("twin", value, "turntake.channels") for value in ("json:dumps", "json:loads")]
+    monkeypatch.setattr(adapters, "entry_points", lambda group: EntryPoints(twins))
+    assert adapters.load_all("channels") == {"twin": adapters.load("channels", "twin")} == {"twin": json.dumps}
+    assert adapters.names("channels") == ("twin",)
+
+
+def test_a_missing_extra_is_named(plugins: Path) -> None:
+    """And what was set for the channel is warned about, and stops nothing."""
+    (plugins / "shy.py").write_text("import nacl.nothing")
+    (plugins.parent / "turntake.toml").write_text('[shy]\nx = "y"\n')
+    why = "This needs an extra that is not installed: pip install 'turntake[discord]'"
+    env = path_with(plugins) | {"TURNTAKE_SHY_SECRET": "x"}
+    assert listed(plugins)["shy"]["status"] == f"broken: {why}"
+    said = json.loads(run("doctor", "--json", "--port", "0", folder=plugins.parent, env=env).stdout)
+    warned = [check["says"] for check in said["checks"] if check["about"] == "environment"]
+    assert warned == [f"[shy] in turntake.toml is ignored: {why}", f"TURNTAKE_SHY_SECRET is ignored: {why}"]
