@@ -66,8 +66,7 @@ def test_the_lock_files_name_no_registry() -> None:
 
 def test_serve_waits_only_for_the_runtime() -> None:
     """`make --dry-run` in a tree without .venv shows what a fresh clone would do."""
-    plan = subprocess.run(
-        ["make", "--dry-run", "--always-make", "serve"], capture_output=True, text=True, cwd=ROOT, timeout=20, check=True
-    ).stdout
+    command = ["make", "--dry-run", "--always-make", "serve"]
+    plan = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=20, check=True).stdout
     assert f"-r {RUNTIME}" in plan
     assert f"-r {EVERYTHING}" not in plan
