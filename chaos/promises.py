@@ -1,4 +1,7 @@
-"""Whether a history keeps the promises: nothing lost, nothing twice, in order, one answer. Numbers are faults.md's."""
+"""Whether a history keeps the promises: nothing lost, nothing twice, in order, one answer.
+
+Each check stands beside the promise it is for in docs/promises.md.
+"""
 
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -34,7 +37,7 @@ def violations(history: History, limits: Limits) -> list[Violation]:
 
 
 def lost(seen: Seen) -> list[Violation]:
-    """I1"""
+    """Acknowledged, and handed over in no turn."""
     return [
         Violation("lost", conversation_of(m), f"{m} was acknowledged and never handed over", (m,))
         for m in seen.acknowledged_at
@@ -43,7 +46,7 @@ def lost(seen: Seen) -> list[Violation]:
 
 
 def in_two_turns(seen: Seen) -> list[Violation]:
-    """I2, and I12 for those that nobody acknowledged"""
+    """Handed over in two turns, or twice in one; also of those that nobody acknowledged."""
     turns: defaultdict[str, set[str]] = defaultdict(set)
     twice: list[Violation] = []
     for call in seen.history.hand_overs:
@@ -60,7 +63,7 @@ def in_two_turns(seen: Seen) -> list[Violation]:
 
 
 def disordered(seen: Seen) -> list[Violation]:
-    """I3, for those whose acknowledgement forced an order. One that was given up may come at any time."""
+    """Out of order, of those whose acknowledgement forced an order. One that was given up may come at any time."""
     found: list[Violation] = []
     for conversation in list(seen.conversations):
         calls = seen.first_calls(conversation)
@@ -74,7 +77,7 @@ def disordered(seen: Seen) -> list[Violation]:
 
 
 def numbered_wrongly(seen: Seen) -> list[Violation]:
-    """I3: the numbers that the store gave count up from 1 without a hole, turn after turn."""
+    """The numbers that the store gave do not count up from 1 without a hole, turn after turn."""
     found: list[Violation] = []
     for conversation in list(seen.conversations):
         last = 0
@@ -87,7 +90,7 @@ def numbered_wrongly(seen: Seen) -> list[Violation]:
 
 
 def overlapping(seen: Seen) -> list[Violation]:
-    """I4: two handlers at once, although nothing could have taken the claim from the first."""
+    """Two handlers at once, although nothing could have taken the claim from the first."""
     return [
         Violation("overlap", a.conversation, f"{_name(b)} began while {_name(a)} went on", (a.turn_id, b.turn_id))
         for a, b in overlaps(seen)
@@ -108,7 +111,7 @@ def overlaps(seen: Seen) -> list[tuple[HandOver, HandOver]]:
 
 
 def answered_twice(seen: Seen) -> list[Violation]:
-    """I4: what the person got for one turn comes from one attempt alone."""
+    """What the person got for one turn comes from more than one attempt."""
     found: list[Violation] = []
     for turn_id, replies in seen.replies.items():
         texts = {reply.text for reply in replies}
@@ -120,7 +123,7 @@ def answered_twice(seen: Seen) -> list[Violation]:
 
 
 def changed(seen: Seen) -> list[Violation]:
-    """I5"""
+    """One turn was handed over with different bytes."""
     return [
         Violation("changed", calls[0].conversation, f"{turn_id} was handed over with different bytes", (turn_id,))
         for turn_id, calls in seen.turns.items()
@@ -129,7 +132,7 @@ def changed(seen: Seen) -> list[Violation]:
 
 
 def attempted_wrongly(seen: Seen) -> list[Violation]:
-    """I5. One who was paused between claiming and calling may come late, but never under a number used before."""
+    """Attempts do not count up. Who was paused after claiming may call late, never under a used number."""
     found: list[Violation] = []
     for turn_id, calls in seen.turns.items():
         for place, call in enumerate(calls):
@@ -143,7 +146,7 @@ def attempted_wrongly(seen: Seen) -> list[Violation]:
 
 
 def phantoms(seen: Seen) -> list[Violation]:
-    """I6"""
+    """Handed over, though nobody sent it, or in a conversation that is not its own."""
     return [
         Violation("phantom", call.conversation, f"{message} in {call.turn_id}", (message, call.turn_id))
         for call in seen.history.hand_overs
@@ -153,7 +156,7 @@ def phantoms(seen: Seen) -> list[Violation]:
 
 
 def phantom_replies(seen: Seen) -> list[Violation]:
-    """I6: a reply that the agent gave to no attempt at this turn, or gave in another place."""
+    """A reply that the agent gave to no attempt at this turn, or gave in another place."""
     return [
         Violation("phantom reply", seen.conversation(r.turn_id), f"{r.text!r} as {r.key}", (r.turn_id,))
         for r in seen.history.replies
@@ -162,7 +165,7 @@ def phantom_replies(seen: Seen) -> list[Violation]:
 
 
 def taken_twice(seen: Seen) -> list[Violation]:
-    """I7"""
+    """A message was taken as new more than once, or again after it was acknowledged."""
     found: list[Violation] = []
     for message, sendings in seen.sendings.items():
         known_at = seen.acknowledged_at.get(message)
@@ -175,7 +178,7 @@ def taken_twice(seen: Seen) -> list[Violation]:
 
 
 def refused(seen: Seen) -> list[Violation]:
-    """I7: whoever sends is told that it is stored, or to come again (503, or no word at all); nothing else."""
+    """Whoever sends was told something else than that it is stored or is to come again (503, or no word at all)."""
     return [
         Violation("refused", conversation_of(s.message), f"{s.message} was answered {s.status}", (s.message,))
         for s in seen.history.sendings
@@ -184,7 +187,7 @@ def refused(seen: Seen) -> list[Violation]:
 
 
 def repeated_replies(seen: Seen) -> list[Violation]:
-    """I13: one key and one text for each place; sent again only when whoever sent it may not have lived to note it."""
+    """Another key or text in the place of a reply, or the same again though whoever sent it lived to note it."""
     found: list[Violation] = []
     for turn_id, replies in seen.replies.items():
         places: dict[int, tuple[str, str, float]] = {}
@@ -200,7 +203,7 @@ def repeated_replies(seen: Seen) -> list[Violation]:
 
 
 def shuffled_replies(seen: Seen) -> list[Violation]:
-    """I13: the first of each place come in the order of their places."""
+    """The first replies of each place did not come in the order of their places."""
     return [
         Violation("reply order", seen.conversation(turn_id), f"{turn_id} got {first_seen}", (turn_id,))
         for turn_id, replies in seen.replies.items()
@@ -209,7 +212,7 @@ def shuffled_replies(seen: Seen) -> list[Violation]:
 
 
 def unanswered(seen: Seen) -> list[Violation]:
-    """I9: every turn got a whole answer."""
+    """A turn that got no whole answer."""
     found: list[Violation] = []
     for turn_id, calls in seen.turns.items():
         got = {reply.text for reply in seen.replies.get(turn_id, [])}

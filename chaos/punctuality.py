@@ -11,7 +11,7 @@ CLOCKS_DIFFER = 0.01
 
 
 def early(seen: Seen) -> list[Violation]:
-    """I8: handed over before the person was silent for long enough, although nothing else made it due."""
+    """Handed over before the person was silent for long enough, although nothing else made it due."""
     found: list[Violation] = []
     for calls in seen.turns.values():
         call = calls[0]
@@ -25,7 +25,7 @@ def early(seen: Seen) -> list[Violation]:
 
 
 def late(seen: Seen) -> list[Violation]:
-    """I8, I9: handed over long after `max_wait`, although faults had been over for longer than a lease."""
+    """Handed over long after `max_wait`, although faults had been over for longer than a lease."""
     limits = seen.limits
     found: list[Violation] = []
     for message, acknowledged_at in seen.acknowledged_at.items():

@@ -1,4 +1,4 @@
-"""I14: the index of deadlines is gone while messages wait; the operator's command brings it back."""
+"""The index of deadlines is gone while messages wait; the operator's command brings it back."""
 
 import asyncio
 import os

@@ -1,7 +1,4 @@
-"""How other designs lost, doubled, swapped or stalled messages: each trap of `traps.md` that a store can fall into.
-
-The numbers are those of the catalogue; S0 to S4 are five published designs.
-"""
+"""How other designs lost, doubled, swapped or stalled messages, as tests that every store passes: docs/promises.md."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -71,7 +68,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
         yield store
 
 
-async def test_s0_01_cleanup_removes_only_what_was_read(store: Store, clock: VirtualClock) -> None:
+async def test_cleanup_removes_only_what_was_read(store: Store, clock: VirtualClock) -> None:
     """A message arrives between reading the buffer and cleaning it up, and is answered in the next turn."""
     await say(store, "m1")
     await clock.advance(1_000)
@@ -82,7 +79,7 @@ async def test_s0_01_cleanup_removes_only_what_was_read(store: Store, clock: Vir
     assert ids_of(await take(store)) == ["m2"]
 
 
-async def test_s0_02_a_busy_conversation_is_looked_at_again(store: Store, clock: VirtualClock) -> None:
+async def test_a_busy_conversation_is_looked_at_again(store: Store, clock: VirtualClock) -> None:
     """A second message falls due during an answer whose worker then dies: both are still handed over."""
     await say(store, "m1", rules=OFF)
     await take(store)
@@ -96,7 +93,7 @@ async def test_s0_02_a_busy_conversation_is_looked_at_again(store: Store, clock:
     assert ids_of(await take(store)) == ["m2"]
 
 
-async def test_s0_03_a_crash_right_after_taking_leaves_a_pointer(store: Store, clock: VirtualClock) -> None:
+async def test_a_crash_right_after_claiming_leaves_a_deadline(store: Store, clock: VirtualClock) -> None:
     """The worker dies between taking the conversation and starting on it, and nobody writes again."""
     await say(store, "m1", rules=OFF)
     await take(store)
@@ -105,7 +102,7 @@ async def test_s0_03_a_crash_right_after_taking_leaves_a_pointer(store: Store, c
     assert ids_of(await take(store)) == ["m1"]
 
 
-async def test_s0_04_every_crashed_conversation_is_recovered(store: Store, clock: VirtualClock) -> None:
+async def test_every_crashed_conversation_is_recovered(store: Store, clock: VirtualClock) -> None:
     """Fifty workers die with a claim each; when the leases end all fifty conversations are due, none forgotten."""
     for number in range(50):
         await say(store, "m1", key=ConversationKey.of(f"c{number}"), rules=OFF)
@@ -114,7 +111,7 @@ async def test_s0_04_every_crashed_conversation_is_recovered(store: Store, clock
     assert len(await store.claim(100, LEASE_MS)) == 50
 
 
-async def test_s0_05_a_handler_slower_than_its_lease_destroys_nothing(store: Store, clock: VirtualClock) -> None:
+async def test_a_handler_slower_than_its_lease_destroys_nothing(store: Store, clock: VirtualClock) -> None:
     """A outlives its lease, B takes over, A finishes late: B's claim and the messages since are untouched."""
     await say(store, "m1", rules=OFF)
     a = await take(store)
@@ -129,7 +126,7 @@ async def test_s0_05_a_handler_slower_than_its_lease_destroys_nothing(store: Sto
     assert ids_of(await take(store)) == ["m2"]
 
 
-async def test_s0_08_a_poisonous_turn_stops_and_delays_nobody(store: Store, clock: VirtualClock) -> None:
+async def test_a_poisonous_turn_stops_and_delays_nobody(store: Store, clock: VirtualClock) -> None:
     """A turn that always fails is tried a few times with growing pauses, then is a letter; others are on time."""
     rules = Rules(enabled=False, max_attempts=3)
     await say(store, "poison", rules=rules)
@@ -149,7 +146,7 @@ async def test_s0_08_a_poisonous_turn_stops_and_delays_nobody(store: Store, cloc
     assert [letter.reason for letter in (await store.letters.list(5)).items] == ["failed 3 times"]
 
 
-async def test_s0_08_a_turn_that_kills_its_workers_stops_too(store: Store, clock: VirtualClock) -> None:
+async def test_a_turn_that_kills_its_workers_stops_too(store: Store, clock: VirtualClock) -> None:
     """A turn whose every worker dies without a word is given up after as many attempts as any other."""
     await say(store, "poison", rules=OFF)
     for _ in range(3):
@@ -163,7 +160,7 @@ async def test_s0_08_a_turn_that_kills_its_workers_stops_too(store: Store, clock
     assert await store.next_due() is None
 
 
-async def test_s0_09_the_same_webhook_twice_is_one_message(store: Store, clock: VirtualClock) -> None:
+async def test_the_same_webhook_twice_is_one_message(store: Store, clock: VirtualClock) -> None:
     """A provider repeats a webhook whose answer it never saw, at once and a week later."""
     first, second = await asyncio.gather(say(store, "m1"), say(store, "m1"))
     assert sorted([first.status, second.status]) == ["buffered", "duplicate"]
@@ -176,7 +173,7 @@ async def test_s0_09_the_same_webhook_twice_is_one_message(store: Store, clock: 
     assert (await say(store, "m1")).status == "duplicate"
 
 
-async def test_s0_10_a_buffer_outlives_any_outage(store: Store, clock: VirtualClock) -> None:
+async def test_a_buffer_outlives_any_outage(store: Store, clock: VirtualClock) -> None:
     """Nobody works for three months, and forgetting goes on: what waits is still there and is handed over."""
     await say(store, "m1")
     await clock.advance(OUTAGE_MS)
@@ -184,7 +181,7 @@ async def test_s0_10_a_buffer_outlives_any_outage(store: Store, clock: VirtualCl
     assert ids_of(await take(store)) == ["m1"]
 
 
-async def test_s0_12_going_idle_and_a_new_message_cannot_miss_each_other(store: Store, clock: VirtualClock) -> None:
+async def test_going_idle_and_a_new_message_cannot_miss_each_other(store: Store, clock: VirtualClock) -> None:
     """A worker settles its last turn at the very moment a message arrives, in either order: a deadline stands."""
     for number, message_first in enumerate((True, False)):
         await say(store, f"{number} first", rules=OFF)
@@ -198,7 +195,7 @@ async def test_s0_12_going_idle_and_a_new_message_cannot_miss_each_other(store: 
         await store.settle(last, Answered())
 
 
-async def test_s0_18_a_message_in_time_moves_the_deadline_for_every_worker(store: Store, clock: VirtualClock) -> None:
+async def test_a_message_in_time_moves_the_deadline_for_every_worker(store: Store, clock: VirtualClock) -> None:
     """A worker saw that a conversation is due, a message comes in between, and the claim must not flush early."""
     await say(store, "m1")
     await clock.advance(1_000)
@@ -211,7 +208,7 @@ async def test_s0_18_a_message_in_time_moves_the_deadline_for_every_worker(store
     assert ids_of(await take(store)) == ["m1", "m2"]
 
 
-async def test_s3_02_a_message_beside_a_release_is_never_stranded(store: Store, clock: VirtualClock) -> None:
+async def test_a_message_beside_a_release_is_never_stranded(store: Store, clock: VirtualClock) -> None:
     """Whoever fails to claim goes away; the message was buffered first, so the release itself arms it."""
     await say(store, "m1", rules=OFF)
     holder = await take(store)
@@ -222,7 +219,7 @@ async def test_s3_02_a_message_beside_a_release_is_never_stranded(store: Store, 
     assert ids_of(await take(store)) == ["m2"]
 
 
-async def test_s3_03_messages_during_generation_are_not_marked_as_processed(store: Store) -> None:
+async def test_messages_during_generation_are_not_marked_as_processed(store: Store) -> None:
     """Two messages come while the answer is being written; none of them counts as answered."""
     await say(store, "m1", rules=OFF)
     claim = await take(store)
@@ -232,7 +229,7 @@ async def test_s3_03_messages_during_generation_are_not_marked_as_processed(stor
     assert await open_ids(store) == ["m2", "m3"]
 
 
-async def test_s3_04_the_newest_message_decides_not_each_for_itself(store: Store, clock: VirtualClock) -> None:
+async def test_the_newest_message_decides_not_each_for_itself(store: Store, clock: VirtualClock) -> None:
     """The first message is old enough, the second is not: neither leaves alone."""
     rules = Rules(typing_inference_ms=0)
     await say(store, "m1", rules=rules)
@@ -244,14 +241,14 @@ async def test_s3_04_the_newest_message_decides_not_each_for_itself(store: Store
     assert ids_of(await take(store)) == ["m1", "m2"]
 
 
-async def test_s3_05_overlapping_workers_never_share_a_conversation(store: Store) -> None:
+async def test_overlapping_workers_never_share_a_conversation(store: Store) -> None:
     """Two beats of a slow worker ask at once for the same due conversation: one gets it."""
     await say(store, "m1", rules=OFF)
     claims = await asyncio.gather(store.claim(5, LEASE_MS), store.claim(5, LEASE_MS))
     assert sorted(map(len, claims)) == [0, 1]
 
 
-async def test_s3_08_taking_is_not_deleting(store: Store, clock: VirtualClock) -> None:
+async def test_taking_is_not_deleting(store: Store, clock: VirtualClock) -> None:
     """A worker dies right after it took its work: the work is still there, visibly and to be claimed."""
     await say(store, "m1", "m2")
     await clock.advance(30_000)
@@ -261,7 +258,7 @@ async def test_s3_08_taking_is_not_deleting(store: Store, clock: VirtualClock) -
     assert ids_of(await take(store)) == ["m1", "m2"]
 
 
-async def test_s3_09_a_new_message_does_not_reopen_a_taken_conversation(store: Store, clock: VirtualClock) -> None:
+async def test_a_new_message_does_not_reopen_a_taken_conversation(store: Store, clock: VirtualClock) -> None:
     """A slow handler and one more message: no second worker gets the same person."""
     await say(store, "m1", rules=OFF)
     claim = await take(store, lease_ms=600_000)
@@ -272,9 +269,7 @@ async def test_s3_09_a_new_message_does_not_reopen_a_taken_conversation(store: S
 
 
 @pytest.mark.parametrize("kind", ["message", "activity"])
-async def test_s3_10_a_person_who_never_pauses_is_answered_at_max_wait(
-    store: Store, clock: VirtualClock, kind: str
-) -> None:
+async def test_a_person_who_never_pauses_is_answered_at_max_wait(store: Store, clock: VirtualClock, kind: str) -> None:
     """Writing or typing without pause delays the turn to max wait after the first message, and no further."""
     rules = Rules(max_messages=10_000, capacity=10_000, max_wait_ms=30_000)
     await say(store, "m0", rules=rules)
@@ -291,7 +286,7 @@ async def test_s3_10_a_person_who_never_pauses_is_answered_at_max_wait(
     assert claim.turn.ready.at == claim.first_at + 30_000
 
 
-async def test_s4_01_twenty_concurrent_messages_are_twenty_messages(store: Store, clock: VirtualClock) -> None:
+async def test_twenty_concurrent_messages_are_twenty_messages(store: Store, clock: VirtualClock) -> None:
     """Twenty webhooks write to one conversation at the same time."""
     await asyncio.gather(*(say(store, f"m{number}") for number in range(20)))
     await clock.advance(30_000)
@@ -300,7 +295,7 @@ async def test_s4_01_twenty_concurrent_messages_are_twenty_messages(store: Store
     assert set(ids_of(claim)) == {f"m{number}" for number in range(20)}
 
 
-async def test_s4_02_clearing_after_an_answer_spares_what_came_during_it(store: Store) -> None:
+async def test_clearing_after_an_answer_spares_what_came_during_it(store: Store) -> None:
     """Messages added during the model call survive however the turn ends."""
     ends: list[Settlement] = [Answered(), Dead("gave up")]
     for number, end in enumerate(ends):
@@ -312,7 +307,7 @@ async def test_s4_02_clearing_after_an_answer_spares_what_came_during_it(store: 
         assert await open_ids(store, key) == ["m2"]
 
 
-async def test_s4_06_two_turns_of_one_conversation_have_two_ids(store: Store, clock: VirtualClock) -> None:
+async def test_two_turns_of_one_conversation_have_two_ids(store: Store, clock: VirtualClock) -> None:
     """Ids come from the range of messages, so nobody's idempotency drops the second turn, and a retry keeps its id."""
     seen: list[str] = []
     for id in ("m1", "m2"):
@@ -326,7 +321,7 @@ async def test_s4_06_two_turns_of_one_conversation_have_two_ids(store: Store, cl
     assert len(set(seen)) == 2
 
 
-async def test_s4_07_a_repeated_send_step_has_the_same_ids(store: Store, clock: VirtualClock) -> None:
+async def test_a_repeated_send_step_has_the_same_ids(store: Store, clock: VirtualClock) -> None:
     """A worker dies after the first of two replies left: its successor knows the turn, the texts and how many left."""
     await say(store, "m1", rules=OFF)
     claim = await take(store)
@@ -337,7 +332,7 @@ async def test_s4_07_a_repeated_send_step_has_the_same_ids(store: Store, clock: 
     assert (successor.turn.id, successor.turn.progress) == (claim.turn.id, progress)
 
 
-async def test_s4_09_keys_that_look_alike_do_not_collide(store: Store) -> None:
+async def test_keys_that_look_alike_do_not_collide(store: Store) -> None:
     """ "1" + "23" and "12" + "3" are two people, also with separators inside the parts."""
     pairs = [("1", "23"), ("12", "3"), ("1:2", "3"), ("1", "2:3"), ("1~3A2", "3")]
     keys = [ConversationKey.of(conversation, account=account) for account, conversation in pairs]
@@ -348,7 +343,7 @@ async def test_s4_09_keys_that_look_alike_do_not_collide(store: Store) -> None:
     assert len({claim.turn.id for claim in claims}) == len(pairs)
 
 
-async def test_s4_02_an_order_to_clear_is_no_way_to_lose_either(store: Store) -> None:
+async def test_what_was_cleared_by_order_can_be_brought_back(store: Store) -> None:
     """What somebody clears can be read and brought back."""
     await say(store, "m1", "m2")
     await order(store, "clear")

@@ -62,51 +62,51 @@ def test_a_good_history_breaks_nothing() -> None:
     assert violations(good(), LIMITS) == []
 
 
-def test_i1_a_lost_message_is_seen() -> None:
+def test_a_lost_message_is_seen() -> None:
     history = good()
     history.sendings.append(sent("a/6", CALM + 9))
     assert promises(history) == {"lost"}
 
 
-def test_i1_a_message_that_nobody_acknowledged_may_be_lost() -> None:
+def test_a_message_that_nobody_acknowledged_may_be_lost() -> None:
     history = good()
     history.sendings.append(sent("a/6", CALM + 9, "503"))
     assert promises(history) == set()
 
 
-def test_i2_a_message_in_two_turns_is_seen() -> None:
+def test_a_message_in_two_turns_is_seen() -> None:
     history = good()
     history.hand_overs.append(call(4, CALM + 5, "t3", 1, "a/5", seqs=(6,)))
     history.replies += replies(4, CALM + 5.2, "t3")
     assert "two turns" in promises(history)
 
 
-def test_i2_a_message_twice_in_one_turn_is_seen() -> None:
+def test_a_message_twice_in_one_turn_is_seen() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/4", "a/5", "a/5", seqs=(4, 5, 6))
     assert "twice in one turn" in promises(history)
 
 
-def test_i12_a_message_that_nobody_acknowledged_comes_at_most_once() -> None:
+def test_a_message_that_nobody_acknowledged_comes_at_most_once() -> None:
     history = good()
     history.hand_overs.append(call(4, CALM + 5, "t3", 1, "a/3", seqs=(6,)))
     history.replies += replies(4, CALM + 5.2, "t3")
     assert promises(history) == {"two turns"}
 
 
-def test_i3_messages_out_of_order_in_a_turn_are_seen() -> None:
+def test_messages_out_of_order_in_a_turn_are_seen() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/5", "a/4", seqs=(4, 5))
     assert promises(history) == {"order"}
 
 
-def test_i3_a_turn_before_an_earlier_one_is_seen() -> None:
+def test_a_turn_before_an_earlier_one_is_seen() -> None:
     history = good()
     history.hand_overs = [history.hand_overs[2], *history.hand_overs[:2]]
     assert {"order", "numbers"} <= promises(history)
 
 
-def test_i3_one_that_was_given_up_may_come_late() -> None:
+def test_one_that_was_given_up_may_come_late() -> None:
     history = good()
     history.hand_overs[:2] = [call(n, at, "t1", n, "a/1", "a/2", seqs=(1, 2)) for n, at in ((1, 11.2), (2, 13.0))]
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/4", "a/5", "a/3", seqs=(3, 4, 5))
@@ -114,26 +114,26 @@ def test_i3_one_that_was_given_up_may_come_late() -> None:
 
 
 @pytest.mark.parametrize("seqs", [(5, 6), (3, 4), (4, 6), (5, 4)])
-def test_i3_a_hole_in_the_numbers_is_seen(seqs: tuple[int, ...]) -> None:
+def test_a_hole_in_the_numbers_is_seen(seqs: tuple[int, ...]) -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/4", "a/5", seqs=seqs)
     assert promises(history) == {"numbers"}
 
 
-def test_i4_two_handlers_at_once_are_seen() -> None:
+def test_two_handlers_at_once_are_seen() -> None:
     history = good()
     history.hand_overs.append(replace(call(4, CALM + 1.25, "t2", 2, "a/4", "a/5"), answer=()))
     assert promises(history) == {"overlap"}
 
 
-def test_i4_after_a_lost_lease_they_are_only_counted() -> None:
+def test_after_a_lost_lease_they_are_only_counted() -> None:
     history = good()
     history.hand_overs[0].ended_at = 13.05
     assert promises(history) == set()
     assert len(overlaps(Seen(history, LIMITS))) == 1
 
 
-def test_i4_answers_of_two_attempts_are_seen() -> None:
+def test_answers_of_two_attempts_are_seen() -> None:
     """Whoever was taken over from sends its second reply after all."""
     history = good()
     history.replies[1:2] = [replace(replies(1, 13.2, "t1")[1], at=13.21)]
@@ -141,38 +141,38 @@ def test_i4_answers_of_two_attempts_are_seen() -> None:
     assert {"two answers"} <= promises(history)
 
 
-def test_i5_other_bytes_are_seen() -> None:
+def test_other_bytes_are_seen() -> None:
     history = good()
     history.hand_overs[1].digest = "other bytes"
     assert promises(history) == {"changed"}
 
 
-def test_i5_an_attempt_number_used_twice_is_seen() -> None:
+def test_an_attempt_number_used_twice_is_seen() -> None:
     history = good()
     history.hand_overs[1].attempt = 1
     assert promises(history) == {"attempt"}
 
 
-def test_i5_attempts_that_count_down_are_seen() -> None:
+def test_attempts_that_count_down_are_seen() -> None:
     history = good()
     history.hand_overs[2].attempt = 2
     history.hand_overs.append(call(4, CALM + 1.5, "t2", 1, "a/4", "a/5"))
     assert promises(history) == {"attempt"}
 
 
-def test_i5_one_who_was_paused_may_call_late() -> None:
+def test_one_who_was_paused_may_call_late() -> None:
     history = good()
     history.hand_overs[0].attempt, history.hand_overs[1].attempt = 2, 1
     assert promises(history) == set()
 
 
-def test_i6_a_message_that_nobody_sent_is_seen() -> None:
+def test_a_message_that_nobody_sent_is_seen() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/4", "a/5", "a/6")
     assert promises(history) == {"phantom"}
 
 
-def test_i6_a_message_of_somebody_else_is_seen() -> None:
+def test_a_message_of_somebody_else_is_seen() -> None:
     history = good()
     history.sendings.append(sent("b/1", CALM + 0.4))
     history.hand_overs[2] = call(3, CALM + 1.2, "t2", 1, "a/4", "a/5", "b/1", seqs=(4, 5, 6))
@@ -180,19 +180,19 @@ def test_i6_a_message_of_somebody_else_is_seen() -> None:
 
 
 @pytest.mark.parametrize("part", [0, 2])
-def test_i6_a_reply_that_nobody_gave_is_seen(part: int) -> None:
+def test_a_reply_that_nobody_gave_is_seen(part: int) -> None:
     history = good()
     history.replies.append(Reply(CALM + 1.5, "t2", 2, f"answer 3, part {part}", "t2.2"))
     assert promises(history) == {"phantom reply"}
 
 
-def test_i7_a_message_taken_twice_is_seen() -> None:
+def test_a_message_taken_twice_is_seen() -> None:
     history = good()
     history.sendings.append(sent("a/4", CALM, "buffered"))
     assert promises(history) == {"dedupe"}
 
 
-def test_i7_a_repetition_taken_as_new_is_seen() -> None:
+def test_a_repetition_taken_as_new_is_seen() -> None:
     """The first receipt got lost on its way, so that this is the only one that says `buffered`."""
     history = good()
     history.sendings[4].status = "duplicate"
@@ -201,19 +201,19 @@ def test_i7_a_repetition_taken_as_new_is_seen() -> None:
 
 
 @pytest.mark.parametrize(("status", "promise"), [("409", {"refused"}), ("500", {"refused"}), ("503", set())])
-def test_i7_a_refusal_is_seen(status: str, promise: set[str]) -> None:
+def test_a_refusal_is_seen(status: str, promise: set[str]) -> None:
     history = good()
     history.sendings.append(sent("a/4", CALM + 20, status))
     assert promises(history) == promise
 
 
-def test_i8_a_turn_before_the_silence_is_over_is_seen() -> None:
+def test_a_turn_before_the_silence_is_over_is_seen() -> None:
     history = good()
     history.hand_overs[2].at = CALM + 0.7
     assert promises(history) == {"early"}
 
 
-def test_i8_a_turn_of_somebody_who_was_typing_is_seen() -> None:
+def test_a_turn_of_somebody_who_was_typing_is_seen() -> None:
     """After the silence, but not after the longer one that quick messages ask for."""
     history = good()
     history.hand_overs[2].at = CALM + 1.0
@@ -222,7 +222,7 @@ def test_i8_a_turn_of_somebody_who_was_typing_is_seen() -> None:
     assert promises(history) == set()
 
 
-def test_i8_max_messages_and_max_wait_are_no_reason_to_complain() -> None:
+def test_max_messages_and_max_wait_are_no_reason_to_complain() -> None:
     history = good()
     history.sendings += [sent("a/6", CALM + 0.5), sent("a/7", CALM + 0.6)]
     history.hand_overs[2] = call(3, CALM + 0.7, "t2", 1, "a/4", "a/5", "a/6", "a/7")
@@ -235,14 +235,14 @@ def test_i8_max_messages_and_max_wait_are_no_reason_to_complain() -> None:
 
 
 @pytest.mark.parametrize(("after", "is_late"), [(4.9, False), (5.1, True)])
-def test_i8_i9_a_late_turn_is_seen(after: float, is_late: bool) -> None:
+def test_a_late_turn_is_seen(after: float, is_late: bool) -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + after, "t2", 1, "a/4", "a/5")
     history.replies[4:] = replies(3, CALM + after + 0.2, "t2")
     assert promises(history) == ({"late"} if is_late else set())
 
 
-def test_i9_a_fault_excuses_until_a_lease_after_its_end() -> None:
+def test_a_fault_excuses_until_a_lease_after_its_end() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 9, "t2", 1, "a/4", "a/5")
     history.faults.append(Fault("cut", "network", CALM + 1, CALM + 6.1))
@@ -251,39 +251,39 @@ def test_i9_a_fault_excuses_until_a_lease_after_its_end() -> None:
     assert promises(history) == {"late"}
 
 
-def test_i9_nothing_excuses_for_ever() -> None:
+def test_nothing_excuses_for_ever() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 31, "t2", 1, "a/4", "a/5")
     history.faults.append(Fault("cut", "network", CALM + 1, inf))
     assert promises(history) == {"late"}
 
 
-def test_i9_half_an_answer_is_seen() -> None:
+def test_half_an_answer_is_seen() -> None:
     history = good()
     del history.replies[-1]
     assert promises(history) == {"unanswered"}
 
 
-def test_i13_a_reply_sent_again_without_need_is_seen() -> None:
+def test_a_reply_sent_again_without_need_is_seen() -> None:
     history = good()
     history.replies.append(replace(history.replies[-1], at=CALM + 1.6))
     assert promises(history) == {"repeated reply"}
 
 
-def test_i13_a_reply_sent_again_under_another_key_is_seen() -> None:
+def test_a_reply_sent_again_under_another_key_is_seen() -> None:
     history = good()
     history.replies[3] = replace(history.replies[3], key="t1.1 again")
     assert promises(history) == {"repeated reply"}
 
 
-def test_i13_replies_out_of_order_are_seen() -> None:
+def test_replies_out_of_order_are_seen() -> None:
     history = good()
     history.replies[4:] = reversed(history.replies[4:])
     assert promises(history) == {"reply order"}
 
 
 @pytest.mark.parametrize(("after", "promise"), [(1.0, set()), (5.0, {"late"}), (inf, {"lost"})])
-def test_i14_what_waited_when_the_index_was_lost_is_answered_soon_after(after: float, promise: set[str]) -> None:
+def test_what_waited_when_the_index_was_lost_is_answered_soon_after(after: float, promise: set[str]) -> None:
     history = good()
     history.sendings.append(sent("a/6", CALM + 10))
     history.faults.append(Fault("wipe index", "store", CALM + 9, CALM + 12))

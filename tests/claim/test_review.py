@@ -322,7 +322,7 @@ async def test_arrivals_know_their_place() -> None:
     assert shown == [(2, clock.now() - 100)]
 
 
-async def test_s0_06_a_turn_is_claimed_until_its_answer_is_in() -> None:
+async def test_a_turn_is_claimed_until_its_answer_is_in() -> None:
     """The agent works for a long time; a second turn of the conversation does not start beside it."""
     clock, running, most = VirtualClock(), 0, 0
 
@@ -341,7 +341,7 @@ async def test_s0_06_a_turn_is_claimed_until_its_answer_is_in() -> None:
     assert most == 1
 
 
-async def test_s0_07_a_hand_over_that_was_refused_removes_nothing() -> None:
+async def test_a_hand_over_that_was_refused_removes_nothing() -> None:
     """The agent's refusal is an error, not an answer: the messages stay until one attempt succeeds."""
     clock, seen = VirtualClock(), []
 

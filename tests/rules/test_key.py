@@ -35,7 +35,7 @@ def test_no_two_keys_have_one_spelling(one: ConversationKey, other: Conversation
 
 @given(tricky, tricky, tricky)
 def test_parts_never_run_into_each_other(a: str, b: str, c: str) -> None:
-    """S4-9: "1" + "23" is not "12" + "3", with any separator a part may contain."""
+    """ "1" + "23" is not "12" + "3", with any separator a part may contain."""
     one = ConversationKey.of(b + c, account=a)
     other = ConversationKey.of(c, account=a + b)
     assert str(one) != str(other)

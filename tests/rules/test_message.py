@@ -25,7 +25,7 @@ def test_one_visible_character_is_a_message(before: str, character: str, after: 
 
 
 def test_a_picture_without_words_is_a_message() -> None:
-    """S4-13: stickers, photos and voice notes have no text."""
+    """Stickers, photos and voice notes have no text."""
     assert not Message("m1", attachments=(Attachment("image"),)).is_blank
 
 

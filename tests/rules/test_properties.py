@@ -1,6 +1,6 @@
-"""The properties of `requirements.md`, by their numbers, over random lives of the model.
+"""What the rules promise, over random lives of the model: order, deadlines, one answer, nothing lost, nothing mixed.
 
-Number 8 (blank messages) is in test_message.py, number 10 (expiry) in test_retry.py.
+Blank messages are in test_message.py, turns that expire in test_retry.py.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ def test_all_promises_hold_after_every_step_of_any_life() -> None:
 
 @many
 @given(lives())
-def test_1_order_is_kept_inside_turns_and_across_them(life: list[Step]) -> None:
+def test_order_is_kept_inside_turns_and_across_them(life: list[Step]) -> None:
     """Messages of a turn are in order of arrival, and no turn is answered before an earlier one."""
     world = World().live(life)
     world.drain()
@@ -58,7 +58,7 @@ def test_1_order_is_kept_inside_turns_and_across_them(life: list[Step]) -> None:
 
 @many
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=15), st.integers(0, 4_000), st.integers(0, 4_000))
-def test_2_a_new_message_resets_the_deadline(gaps: list[int], silence_ms: int, typing_ms: int) -> None:
+def test_each_message_resets_the_deadline(gaps: list[int], silence_ms: int, typing_ms: int) -> None:
     """Due a silence after the latest message, longer after a short gap, and no later than max wait."""
     rules = Rules(silence_ms=silence_ms, typing_inference_ms=typing_ms, max_wait_ms=20_000)
     world = World()
@@ -71,7 +71,7 @@ def test_2_a_new_message_resets_the_deadline(gaps: list[int], silence_ms: int, t
 
 @many
 @given(lives())
-def test_3_activity_never_flushes(life: list[Step]) -> None:
+def test_activity_never_flushes(life: list[Step]) -> None:
     """A sign of composing creates no turn and no buffer, and makes nothing due that was not."""
     world = World()
     for step in life:
@@ -90,7 +90,7 @@ def test_3_activity_never_flushes(life: list[Step]) -> None:
 
 @many
 @given(lives(signs))
-def test_3_composing_only_ever_pushes_back(life: list[Step]) -> None:
+def test_composing_only_ever_pushes_back(life: list[Step]) -> None:
     """With a message waiting, signs move the deadline back and, once composing stopped, not before a last silence."""
     world = World()
     world.do(Write(ANN, 1, QUEUE))
@@ -107,7 +107,7 @@ def test_3_composing_only_ever_pushes_back(life: list[Step]) -> None:
 
 @many
 @given(lives(writes(), waits, signs, work("answer")))
-def test_4_one_handler_run_per_complete_answer(life: list[Step]) -> None:
+def test_one_handler_run_per_complete_answer(life: list[Step]) -> None:
     """Without crashes each message is handed over in one turn, and each turn once."""
     world = World().live(life)
     world.drain()
@@ -118,7 +118,7 @@ def test_4_one_handler_run_per_complete_answer(life: list[Step]) -> None:
 
 @many
 @given(lives(writes(), waits, signs, work("crash", "save and crash", "fail")))
-def test_5_nothing_is_cleared_before_it_was_delivered(life: list[Step]) -> None:
+def test_nothing_is_cleared_before_it_was_delivered(life: list[Step]) -> None:
     """However often a turn is claimed, saved, retried and lost, its messages stay."""
     world = World().live(life)
     assert {(key, m.id) for key in KEYS for m in world.open_messages(key)} == world.acknowledged
@@ -126,7 +126,7 @@ def test_5_nothing_is_cleared_before_it_was_delivered(life: list[Step]) -> None:
 
 @many
 @given(lives(), st.lists(st.sampled_from([Answered(("hello",)), Answered(), Dead("late"), Retry(0)]), min_size=1))
-def test_6_completing_twice_changes_nothing(life: list[Step], repeats: list[Answered | Dead | Retry]) -> None:
+def test_completing_twice_changes_nothing(life: list[Step], repeats: list[Answered | Dead | Retry]) -> None:
     """The same settlement is confirmed, another is refused, and neither leaves a trace."""
     world = World().live(life)
     before = world.picture()
@@ -139,7 +139,7 @@ def test_6_completing_twice_changes_nothing(life: list[Step], repeats: list[Answ
 
 @many
 @given(lives())
-def test_7_conversations_and_topics_never_mix(life: list[Step]) -> None:
+def test_conversations_and_topics_never_mix(life: list[Step]) -> None:
     """Each conversation looks as if it had been alone in the store."""
     together = World().live([step for step in life if not isinstance(step, Finish)])
     for key in KEYS:
@@ -151,7 +151,7 @@ def test_7_conversations_and_topics_never_mix(life: list[Step]) -> None:
 
 @many
 @given(st.integers(1, 5), st.integers(1, 5), st.sampled_from([QUEUE, Rules(on_busy="interrupt")]), st.booleans())
-def test_9_a_message_during_answering_belongs_to_the_next_turn_or_the_restarted_one(
+def test_a_message_during_answering_belongs_to_the_next_turn_or_the_restarted_one(
     first: int, second: int, rules: Rules, is_saved: bool
 ) -> None:
     """Queued, the running turn keeps its messages; interrupting, one turn with all of them follows."""
@@ -172,7 +172,7 @@ def test_9_a_message_during_answering_belongs_to_the_next_turn_or_the_restarted_
 
 @many
 @given(lives(writes(), waits, signs, work("answer", "crash", "save and crash", "fail", "give up"), finishes))
-def test_11_no_acknowledged_message_is_lost_under_any_crash(life: list[Step]) -> None:
+def test_no_acknowledged_message_is_lost_under_any_crash(life: list[Step]) -> None:
     """In the end each is in one answer or in one dead letter."""
     world = World().live(life)
     world.drain()
@@ -184,7 +184,7 @@ def test_11_no_acknowledged_message_is_lost_under_any_crash(life: list[Step]) ->
 
 @many
 @given(lives())
-def test_12_never_two_live_claims_on_one_conversation(life: list[Step]) -> None:
+def test_never_two_live_claims_on_one_conversation(life: list[Step]) -> None:
     """A conversation is claimed again only once the lease ran out, or the claim was settled or interrupted."""
     world = World()
     for step in life:
@@ -200,7 +200,7 @@ def test_12_never_two_live_claims_on_one_conversation(life: list[Step]) -> None:
 
 @many
 @given(lives())
-def test_13_due_no_later_than_max_wait(life: list[Step]) -> None:
+def test_due_no_later_than_max_wait(life: list[Step]) -> None:
     """No message and no sign moves a deadline beyond max wait after the buffer's first message."""
     world = World()
     for step in life:

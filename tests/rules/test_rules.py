@@ -57,7 +57,7 @@ def test_nonsense_is_refused(given: dict[str, object]) -> None:
 
 
 def test_zero_is_a_value() -> None:
-    """S0-27: no wait is a rule one can have, not a missing one."""
+    """No wait is a rule one can have, not a missing one."""
     assert msgspec.convert({"silence_ms": 0, "max_wait_ms": 0}, Rules) == Rules(silence_ms=0, max_wait_ms=0)
 
 

@@ -85,7 +85,7 @@ def test_an_idle_conversation_has_no_deadline() -> None:
 
 
 def test_the_turn_id_comes_from_the_key_and_the_range() -> None:
-    """S4-6: two turns of one conversation differ, and so do the same numbers in two conversations."""
+    """Two turns of one conversation differ, and so do the same numbers in two conversations."""
     ids = {turn_id(key, *range_) for key in (KEY, ConversationKey.of("bob")) for range_ in ((1, 1), (1, 2), (2, 2))}
     assert len(ids) == 6
     assert turn_id(KEY, 1, 2) == turn_id(ConversationKey.of("ann"), 1, 2)

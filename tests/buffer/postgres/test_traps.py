@@ -1,7 +1,4 @@
-"""What PostgreSQL, its networks and its other clients do to a store: traps.md 2.2, S3 and S4, and faults.md F10.
-
-The numbers are those of the catalogue; S3 and S4 are two published designs.
-"""
+"""What PostgreSQL, its networks and its other clients do to a store."""
 
 import asyncio
 import itertools
@@ -63,7 +60,7 @@ def key(number: int) -> ConversationKey:
     return ConversationKey.of(f"c{number}")
 
 
-async def test_2_2_order_is_commit_order_so_nothing_is_settled_unread(server: Postgres, store: PostgresStore) -> None:
+async def test_order_is_commit_order_so_nothing_is_settled_unread(server: Postgres, store: PostgresStore) -> None:
     """A writer holds the conversation for long: no later message can be read, claimed or settled before its own."""
     await say(store, "m1", rules=OFF)
     with psycopg.connect(server.url) as slow:
@@ -81,7 +78,7 @@ async def test_2_2_order_is_commit_order_so_nothing_is_settled_unread(server: Po
 
 
 @pytest.mark.timeout(120)
-def test_2_2_and_s4_1_sixteen_processes_of_one_conversation_keep_every_message(server: Postgres) -> None:
+def test_sixteen_processes_of_one_conversation_keep_every_message(server: Postgres) -> None:
     """Each has its own store and knows nothing of the others; numbers have no holes, and a claim has one winner."""
     writers, each = 16, 20
     winners: list[Claim] = []
@@ -166,9 +163,7 @@ async def test_two_stores_that_write_to_the_same_conversations_store_each_messag
     assert ask(server, "SELECT count(*), min(seq), max(seq) FROM turntake.messages") == [(500, 1, 5)]
 
 
-async def test_2_2_a_notify_is_sent_only_for_what_is_due_before_the_horizon(
-    server: Postgres, store: PostgresStore
-) -> None:
+async def test_a_notify_is_sent_only_for_what_is_due_before_the_horizon(server: Postgres, store: PostgresStore) -> None:
     """Not for each message: a hundred that wait for long are silent, and those due soon share a word."""
     heard: list[str] = []
     with psycopg.connect(server.url, autocommit=True) as listener:
@@ -181,7 +176,7 @@ async def test_2_2_a_notify_is_sent_only_for_what_is_due_before_the_horizon(
     assert 1 <= len(heard) <= store.shelf.lanes
 
 
-async def test_2_2_no_word_is_given_of_what_was_refused(
+async def test_no_word_is_given_of_what_was_refused(
     server: Postgres, store: PostgresStore, clock: VirtualClock
 ) -> None:
     """It would wake everybody for nothing; one draft that is taken is enough."""
@@ -201,7 +196,7 @@ async def test_2_2_no_word_is_given_of_what_was_refused(
     assert heard == ["[8,[]]"]
 
 
-async def test_2_2_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
+async def test_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
     server: Postgres, store: PostgresStore, clock: VirtualClock
 ) -> None:
     """8,000 bytes are refused by the server; the deadline alone always fits."""
@@ -223,7 +218,7 @@ async def test_2_2_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
 LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
 
 
-async def test_2_2_a_listener_that_lost_its_connection_listens_again(server: Postgres, store: PostgresStore) -> None:
+async def test_a_listener_that_lost_its_connection_listens_again(server: Postgres, store: PostgresStore) -> None:
     """Meanwhile nothing fails; the horizon finds what no word was heard of."""
     async with PostgresStore.open(server.url, SystemClock()) as other:
         hints = other.hints()
@@ -236,7 +231,7 @@ async def test_2_2_a_listener_that_lost_its_connection_listens_again(server: Pos
         await hints.aclose()  # type: ignore[attr-defined]
 
 
-async def test_2_2_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_snapshot(
+async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_snapshot(
     server: Postgres, store: PostgresStore, clock: VirtualClock
 ) -> None:
     """What one client's snapshot keeps from vacuum is read once a horizon, and not by every claim."""
@@ -300,7 +295,7 @@ async def test_a_row_that_another_client_holds_delays_nobody_elses_claim(
     assert (await take(store, limit=5)).key == ANN
 
 
-async def test_s3_11_no_transaction_is_open_while_a_handler_runs(server: Postgres, store: PostgresStore) -> None:
+async def test_no_transaction_is_open_while_a_handler_runs(server: Postgres, store: PostgresStore) -> None:
     """So a slow agent holds no lock, no snapshot and no connection."""
     open_transactions: list[Any] = []
 
@@ -584,9 +579,7 @@ async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_pat
     assert set(acknowledged) <= set(stored)
 
 
-async def test_s3_8_and_s3_9_a_row_stays_when_its_worker_dies_and_is_nobody_elses(
-    store: PostgresStore, clock: VirtualClock
-) -> None:
+async def test_a_row_stays_when_its_worker_dies_and_is_nobody_elses(store: PostgresStore, clock: VirtualClock) -> None:
     """Taking deletes nothing, and a message that comes meanwhile makes no second row to take."""
     await say(store, "m1", rules=OFF)
     await take(store)

@@ -1,4 +1,4 @@
-"""Servers that die, fill up, fall silent and change places, and networks that lose replies: traps.md 2.1, faults.md."""
+"""Servers that die, fill up, fall silent and change places, and networks that lose replies."""
 
 import asyncio
 import gc
@@ -101,7 +101,7 @@ def losing(store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(shelf_of(store), "_write", write_and_lose)
 
 
-async def test_2_1_a_lost_reply_repeats_no_verb_and_changes_no_answer(
+async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
     server: Valkey, store: RedisStore, proxy: Proxy, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """redis-py sends again by itself, and a plain script would run twice: each verb here loses its reply once."""
@@ -133,7 +133,7 @@ async def test_2_1_a_lost_reply_repeats_no_verb_and_changes_no_answer(
         assert await other.rebuild() == 0
 
 
-async def test_2_1_a_lost_reply_to_forgetting_drops_no_more_and_tells_the_number(
+async def test_a_lost_reply_to_forgetting_drops_no_more_and_tells_the_number(
     store: RedisStore, proxy: Proxy, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever asks until nothing is dropped would stop too early at a zero."""
@@ -158,7 +158,7 @@ async def test_2_1_a_lost_reply_to_forgetting_drops_no_more_and_tells_the_number
     assert dropped == 3
 
 
-async def test_2_1_a_lost_offer_delays_the_claim_by_a_moment(
+async def test_a_lost_offer_delays_the_claim_by_a_moment(
     store: RedisStore, proxy: Proxy, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deadlines were put off and nobody knows for whom."""
@@ -189,7 +189,7 @@ async def with_a_late_reply(
     return await working
 
 
-async def test_2_1_a_reply_lost_for_long_is_no_reason_to_decide_again(server: Valkey, proxy: Proxy) -> None:
+async def test_a_reply_lost_for_long_is_no_reason_to_decide_again(server: Valkey, proxy: Proxy) -> None:
     """The repetition comes when the decision is old, but it was written in time: the answer is that of then."""
     server.ask("FLUSHALL")
     clock = SystemClock()
@@ -202,7 +202,7 @@ async def test_2_1_a_reply_lost_for_long_is_no_reason_to_decide_again(server: Va
         assert (answer.status, answer.seq) == ("buffered", 1)
 
 
-async def test_2_1_a_claim_whose_reply_is_lost_for_long_is_the_callers(
+async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
     server: Valkey, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or nobody would have it until its lease ends."""
@@ -275,7 +275,7 @@ async def test_a_network_that_breaks_again_and_again_loses_nothing_and_repeats_n
 # Servers that say no.
 
 
-async def test_2_1_a_replica_takes_nothing_and_says_so(server: Valkey, store: RedisStore, clock: VirtualClock) -> None:
+async def test_a_replica_takes_nothing_and_says_so(server: Valkey, store: RedisStore, clock: VirtualClock) -> None:
     """As when a failover made the old primary a replica and connections still lead there. Reads go on."""
     await say(store, "m1", rules=OFF)
     server.ask("REPLICAOF", "127.0.0.1", 1)
@@ -349,7 +349,7 @@ def is_loading(server: Valkey) -> bool:
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
-async def test_2_1_a_server_that_would_evict_conversations_is_refused(
+async def test_a_server_that_would_evict_conversations_is_refused(
     server: Valkey, clock: VirtualClock, policy: str
 ) -> None:
     """Under cache pressure allkeys-lru threw away 200 of 200 buffers."""
@@ -362,7 +362,7 @@ async def test_2_1_a_server_that_would_evict_conversations_is_refused(
         server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
 
 
-async def test_2_1_and_s0_11_a_server_that_evicts_what_expires_keeps_every_conversation(
+async def test_a_server_that_evicts_what_expires_keeps_every_conversation(
     tmp_path: Path, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """volatile-lru is what ElastiCache starts with: a cache beside us is evicted, and none of ours has an expiry."""
@@ -386,7 +386,7 @@ async def test_2_1_and_s0_11_a_server_that_evicts_what_expires_keeps_every_conve
             assert await store.rebuild() == 0
 
 
-async def test_2_1_a_server_that_writes_nothing_down_is_warned_about(
+async def test_a_server_that_writes_nothing_down_is_warned_about(
     server: Valkey, tmp_path: Path, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without AOF a killed server forgets all; with it, there is nothing to say."""
@@ -398,7 +398,7 @@ async def test_2_1_a_server_that_writes_nothing_down_is_warned_about(
             assert caplog.text == ""
 
 
-async def test_2_1_a_full_server_takes_nothing_harms_nothing_and_goes_on_when_there_is_room(
+async def test_a_full_server_takes_nothing_harms_nothing_and_goes_on_when_there_is_room(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:
     """noeviction: the write is refused whole, and what is there stays."""
@@ -439,7 +439,7 @@ async def test_a_full_server_can_still_forget(server: Valkey, store: RedisStore,
 # Servers that die.
 
 
-async def test_2_1_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_path: Path) -> None:
     """kill -9 in the middle of writes, twice: nothing is lost or doubled, its scripts are sent again, and nobody
     has to restart the store."""
     acknowledged: list[str] = []
@@ -503,7 +503,7 @@ def is_replicated(pair: Sentinel) -> bool:
     return bool(replica["master_link_status"] == "up" and replica["slave_repl_offset"] >= primary["master_repl_offset"])
 
 
-async def test_2_1_and_s0_24_what_a_failover_took_is_counted_and_reported(
+async def test_what_a_failover_took_is_counted_and_reported(
     pair: Sentinel, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing waits for the replica by default: the store cannot prevent the loss, but it does not hide it."""
@@ -525,7 +525,7 @@ async def test_2_1_and_s0_24_what_a_failover_took_is_counted_and_reported(
     assert [(record.levelno, record.lost) for record in records] == [(logging.ERROR, 2)]  # type: ignore[attr-defined]
 
 
-async def test_2_1_with_wait_nothing_acknowledged_is_lost_in_a_failover(pair: Sentinel, clock: VirtualClock) -> None:
+async def test_with_wait_nothing_acknowledged_is_lost_in_a_failover(pair: Sentinel, clock: VirtualClock) -> None:
     """What no replica has in time is not acknowledged, however often it is sent."""
     async with RedisStore.open(f"{pair.url}?wait=1&wait_ms=200", clock) as store:
         acknowledged = ["m0", "m1"]
@@ -551,7 +551,7 @@ async def found_again(store: RedisStore) -> list[str]:
             continue
 
 
-async def test_2_1_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock: VirtualClock) -> None:
+async def test_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock: VirtualClock) -> None:
     """Writers that send again until they are answered lose nothing, and the store finds the new primary by itself."""
     async with RedisStore.open(pair.url, clock) as store:
         for number in range(20):
@@ -567,7 +567,7 @@ async def test_2_1_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, c
         assert await store.rebuild() == 0
 
 
-async def test_s0_24_a_row_that_went_back_in_a_failover_is_not_taken_for_the_one_remembered(
+async def test_a_row_that_went_back_in_a_failover_is_not_taken_for_the_one_remembered(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:
     """The failover took a write away, and another process wrote the next one since: the same version, another row.
@@ -588,9 +588,7 @@ async def test_s0_24_a_row_that_went_back_in_a_failover_is_not_taken_for_the_one
 
 
 @pytest.mark.parametrize("kind", ["server", "cluster"])
-async def test_2_1_with_wait_and_no_replica_nothing_is_acknowledged(
-    tmp_path: Path, clock: VirtualClock, kind: str
-) -> None:
+async def test_with_wait_and_no_replica_nothing_is_acknowledged(tmp_path: Path, clock: VirtualClock, kind: str) -> None:
     """WAIT goes on the connection that wrote, also to a cluster's node; what is there may still be read."""
     servers = Valkey(tmp_path, is_safe=False) if kind == "server" else Cluster(tmp_path, 1, is_safe=False)
     with servers:
@@ -604,7 +602,7 @@ async def test_2_1_with_wait_and_no_replica_nothing_is_acknowledged(
             assert ids_of(await take(store)) == ["m1"]
 
 
-def test_2_1_a_connection_that_breaks_under_uvloop_is_a_lost_one(server: Valkey) -> None:
+def test_a_connection_that_breaks_under_uvloop_is_a_lost_one(server: Valkey) -> None:
     """A closed transport raises RuntimeError there, which must come out as an outage and not as a fault of ours."""
 
     async def live(proxy: Proxy) -> set[str]:

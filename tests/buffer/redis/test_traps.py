@@ -1,7 +1,4 @@
-"""What Redis and Valkey do to naive designs, and many processes to each other: traps.md 2.1.
-
-Where a number of the catalogue is named, S0 is a published design on Redis.
-"""
+"""What Redis and Valkey do to naive designs, and many processes to each other."""
 
 import asyncio
 import itertools
@@ -139,10 +136,10 @@ async def live_a_full_life(store: RedisStore, clock: VirtualClock) -> None:
     await store.rebuild()
 
 
-async def test_2_1_every_key_a_script_touches_is_declared_and_carries_its_shards_tag(
+async def test_every_key_a_script_touches_is_declared_and_carries_its_shards_tag(
     server: Valkey, url: str, prefix: str, clock: VirtualClock
 ) -> None:
-    """Undeclared keys, or keys of two slots, work on one server and fail on a cluster: S0 failed 200 of 200 times."""
+    """Undeclared keys, or keys of two slots, work on one server and fail on a cluster."""
     async with RedisStore.open(f"{url}&shards=3", clock) as store:
         with watched(server) as seen:
             await live_a_full_life(store, clock)
@@ -161,9 +158,7 @@ async def test_2_1_every_key_a_script_touches_is_declared_and_carries_its_shards
     assert len({script for script in scripts if len(script) == 40}) == 5, "all scripts ran"
 
 
-async def test_2_1_no_command_that_a_managed_server_refuses(
-    server: Valkey, store: RedisStore, clock: VirtualClock
-) -> None:
+async def test_no_command_that_a_managed_server_refuses(server: Valkey, store: RedisStore, clock: VirtualClock) -> None:
     """ElastiCache Serverless has no KEYS and no parameter groups; nothing here looks at all there is at once."""
     with watched(server) as seen:
         await live_a_full_life(store, clock)
@@ -181,7 +176,7 @@ async def counted(server: Valkey, work: Callable[[], Awaitable[object]]) -> int:
     return max(len(command.words) for command in seen)
 
 
-async def test_2_1_and_s0_22_no_call_has_too_many_arguments_however_many_are_due(
+async def test_no_call_has_too_many_arguments_however_many_are_due(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:
     """500 conversations are appended to, claimed, extended, settled, listed and forgotten."""
@@ -203,7 +198,7 @@ async def test_2_1_and_s0_22_no_call_has_too_many_arguments_however_many_are_due
 
 
 @pytest.mark.parametrize(("conversations", "each"), [(1, 500), (1, 2_000), (150, 20), (2, 1_000)])
-async def test_2_1_no_call_has_too_many_arguments_however_much_was_said(
+async def test_no_call_has_too_many_arguments_however_much_was_said(
     server: Valkey, store: RedisStore, clock: VirtualClock, conversations: int, each: int
 ) -> None:
     """As after a stall, when all that waited is written together; then all of it is claimed, dies and is retried."""
@@ -222,7 +217,7 @@ async def test_2_1_no_call_has_too_many_arguments_however_much_was_said(
     assert await counted(server, live) <= MOST_ARGUMENTS
 
 
-async def test_2_1_a_server_that_forgets_its_scripts_is_sent_them_again(
+async def test_a_server_that_forgets_its_scripts_is_sent_them_again(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:
     """SCRIPT FLUSH before each verb."""
@@ -239,7 +234,7 @@ async def test_2_1_a_server_that_forgets_its_scripts_is_sent_them_again(
     assert await store.history.forget(clock.now() + 1) == 1
 
 
-async def test_2_1_scripts_forgotten_under_load_cost_nothing(server: Valkey, store: RedisStore) -> None:
+async def test_scripts_forgotten_under_load_cost_nothing(server: Valkey, store: RedisStore) -> None:
     """SCRIPT FLUSH again and again while ten conversations are written to."""
 
     is_over = False
@@ -258,7 +253,7 @@ async def test_2_1_scripts_forgotten_under_load_cost_nothing(server: Valkey, sto
     assert min(await writing) > 3
 
 
-async def test_2_1_a_user_who_may_publish_nowhere_can_still_write(
+async def test_a_user_who_may_publish_nowhere_can_still_write(
     server: Valkey, url: str, prefix: str, clock: VirtualClock
 ) -> None:
     """Since Redis 7 that is every new user. A script that fails at its last step leaves what it wrote before."""
@@ -269,7 +264,7 @@ async def test_2_1_a_user_who_may_publish_nowhere_can_still_write(
     assert server.ask("HGET", f"{prefix}:{{s0}}:counts", "messages") == b"1"
 
 
-async def test_2_1_a_user_who_may_not_ask_about_the_server_is_warned_and_served(
+async def test_a_user_who_may_not_ask_about_the_server_is_warned_and_served(
     server: Valkey, url: str, prefix: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """INFO counts as dangerous, and users of applications often may do nothing dangerous."""
@@ -293,7 +288,7 @@ STRANGE = [
 ]
 
 
-async def test_2_1_lua_never_looks_into_what_was_said(store: RedisStore, clock: VirtualClock) -> None:
+async def test_lua_never_looks_into_what_was_said(store: RedisStore, clock: VirtualClock) -> None:
     """Numbers beyond 2^53, empty lists, NUL bytes and emoji come back as they were, and known ids are known."""
     answers = await store.append([Append(ANN, message, ROOMY) for message in STRANGE])
     assert {answer.status for answer in answers} == {"buffered"}
@@ -311,7 +306,7 @@ async def test_2_1_lua_never_looks_into_what_was_said(store: RedisStore, clock: 
     assert letter.reason == "\U0001f600 \x00"
 
 
-async def test_2_1_versions_stay_exact_in_lua(server: Valkey, url: str, store: RedisStore, clock: VirtualClock) -> None:
+async def test_versions_stay_exact_in_lua(server: Valkey, url: str, store: RedisStore, clock: VirtualClock) -> None:
     """Of a conversation that was written to four thousand million times: a Lua number holds 53 bits."""
     await say(store, "m1", rules=OFF)
     row = shard_of(store).conversation(ANN)
@@ -325,7 +320,7 @@ async def test_2_1_versions_stay_exact_in_lua(server: Valkey, url: str, store: R
     assert await store.rebuild() == 1
 
 
-async def test_2_1_a_name_cannot_choose_its_slot(server: Valkey, url: str, clock: VirtualClock) -> None:
+async def test_a_name_cannot_choose_its_slot(server: Valkey, url: str, clock: VirtualClock) -> None:
     """Braces in a conversation's name are no hash tag, and a star or a space is no pattern."""
     names = ["{s0}", "}{s1}:due", "{}", "a{b}c", "*", "[a-z]", " ", "~7B", "\U0001f600", "a:b:c", "due", "x" * 256]
     async with RedisStore.open(f"{url}&shards=4", clock) as store:
@@ -364,7 +359,7 @@ def in_threads(count: int, work: Callable[[int], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("conversations", [1, 3])
-def test_2_1_sixteen_writers_make_no_hole_and_lose_nothing(url: str, conversations: int) -> None:
+def test_sixteen_writers_make_no_hole_and_lose_nothing(url: str, conversations: int) -> None:
     """Each sends its own messages and one that all send; then all sixteen claim, and each turn has one winner."""
     writers, each = 16, 15
     statuses: Counter[str] = Counter()
@@ -631,7 +626,7 @@ async def test_rebuilding_while_others_write_harms_nothing(url: str, store: Redi
     assert await store.rebuild() == 0
 
 
-async def test_s0_03_a_claimer_that_died_after_taking_costs_others_a_moment(
+async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
     url: str, store: RedisStore, clock: VirtualClock
 ) -> None:
     """It had put the deadline off and wrote nothing: the next one finds the conversation as it was."""
@@ -646,14 +641,14 @@ async def test_s0_03_a_claimer_that_died_after_taking_costs_others_a_moment(
     assert RESERVED_MS < HORIZON_MS
 
 
-async def test_s0_18_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
+async def test_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
     """Its deadline moved between looking and taking: it is not put off, and nobody's deadline changes."""
     answer = await say(store, "m1")
     assert await shelf_of(store)._claiming._take(shard_of(store), [str(ANN)], clock.now()) == []
     assert await store.next_due() == answer.due_at
 
 
-async def test_s0_18_what_is_taken_and_then_said_more_to_is_not_claimed_early(
+async def test_what_is_taken_and_then_said_more_to_is_not_claimed_early(
     url: str, store: RedisStore, clock: VirtualClock
 ) -> None:
     """Between offering and claiming somebody goes on talking: the claim is refused, and the new deadline stands."""
@@ -693,7 +688,7 @@ def is_heard(server: Valkey, prefix: str, listeners: int = 1) -> Callable[[], bo
     return lambda: server.ask("PUBSUB", "NUMSUB", f"{prefix}:0:hints")[1] == listeners
 
 
-async def test_2_1_another_process_hears_of_an_early_deadline_and_nothing_of_late_ones(
+async def test_another_process_hears_of_an_early_deadline_and_nothing_of_late_ones(
     server: Valkey, url: str, prefix: str, store: RedisStore, clock: VirtualClock
 ) -> None:
     """Publishing is for whoever listens now; garbage on the channel ends nothing."""
@@ -714,7 +709,7 @@ async def test_2_1_another_process_hears_of_an_early_deadline_and_nothing_of_lat
         await hints.aclose()  # type: ignore[attr-defined]
 
 
-async def test_2_1_a_hint_is_given_though_the_first_try_was_refused(
+async def test_a_hint_is_given_though_the_first_try_was_refused(
     server: Valkey, url: str, prefix: str, store: RedisStore, clock: VirtualClock
 ) -> None:
     """Whoever writes to a conversation for the first time does not know its row yet: that is the usual case."""
@@ -740,7 +735,7 @@ class Answering:
         return "hello"
 
 
-async def test_2_1_a_listener_that_lost_its_connection_listens_again(
+async def test_a_listener_that_lost_its_connection_listens_again(
     server: Valkey, url: str, prefix: str, store: RedisStore
 ) -> None:
     """Cut off by the server, or by the network for a while; meanwhile nothing fails."""
@@ -810,7 +805,7 @@ class Shifted(SystemClock):
         self._offset += by_ms / 1000
 
 
-async def test_s0_21_stores_whose_clocks_differ_by_hours_agree(server: Valkey, url: str) -> None:
+async def test_stores_whose_clocks_differ_by_hours_agree(server: Valkey, url: str) -> None:
     """The server's time rules: nothing is due early or late, and no lease ends before its time."""
     clocks = [Shifted(by) for by in (-3_600_000, 0, 3_600_000)]
     async with AsyncExitStack() as stores:
@@ -828,7 +823,7 @@ async def test_s0_21_stores_whose_clocks_differ_by_hours_agree(server: Valkey, u
         assert await right.extend([claim], LEASE_MS) == [True]
 
 
-async def test_s0_21_the_time_that_the_data_has_seen_never_comes_again(url: str) -> None:
+async def test_the_time_that_the_data_has_seen_never_comes_again(url: str) -> None:
     """The server's clock was an hour ahead and was put right: a new process goes on from there."""
     later = VirtualClock(SystemClock().now() + 3_600_000)
     async with RedisStore.open(url, later) as store:
