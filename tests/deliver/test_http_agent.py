@@ -20,10 +20,10 @@ from harness.conversation import talking
 from turntake import ConfigurationError, GiveUp, Rules
 from turntake.deliver.http_agent import HttpSink, replies_in
 from turntake.deliver.http_call import Response, retry_after_ms
-from turntake.wire import milliseconds
+from turntake.instants import to_ms
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
-NOW = milliseconds("2026-11-15T09:30:00.250Z")
+NOW = to_ms("2026-11-15T09:30:00.250Z")
 JSON = {"content-type": "application/json"}
 
 

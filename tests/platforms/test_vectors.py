@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from turntake import wire
 from turntake.errors import Forged, Unreadable
+from turntake.instants import to_ms
 from turntake.platforms.channel import SAID, Channel, Event, Request
 from turntake.platforms.discord.content import gateway_events
 from turntake.platforms.discord.webhooks import Discord
@@ -123,7 +123,7 @@ def wanted(said: Mapping[str, Any]) -> dict[str, Any]:
     """What the vector says for sure. What it marks as policy is ours to choose."""
     sure = {name: value for name, value in said.items() if not (said.get("policy") and name in ("type", "buffer"))}
     if "ts_iso" in said:
-        sure["ts_ms"] = wire.milliseconds(said["ts_iso"])
+        sure["ts_ms"] = to_ms(said["ts_iso"])
     return {name: "" if value is None and name not in ("ts_ms", "reply_to") else value for name, value in sure.items()}
 
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from turntake import wire
 from turntake.errors import Fault, Problem
+from turntake.instants import to_ms
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
@@ -179,7 +179,7 @@ def _is_within(value: object, levels: int) -> bool:
 
 def _sent_at(written: str) -> int:
     try:
-        at = wire.milliseconds(written)
+        at = to_ms(written)
     except ValueError:
         raise ValueError("`sentAt` is no instant; write it like 2026-11-15T09:30:00.250Z.") from None
     if not 0 <= at <= LATEST_AT:

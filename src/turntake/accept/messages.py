@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from turntake import wire
 from turntake.accept.body import Instant, activity_in, arrivals_in
+from turntake.instants import rfc3339
 from turntake.rules.key import ConversationKey
 from turntake.service import Receipt, TurnTake
 
@@ -56,7 +56,7 @@ class Activity:
         key, order = activity_in(await body_of(receive))
         conversation = await self._turns.touch(key, order)
         due = conversation.buffer.due if conversation and conversation.buffer else None
-        await accepted(send, DueView(wire.instant(due.at), due.reason) if due else DueView(None, None))
+        await accepted(send, DueView(rfc3339(due.at), due.reason) if due else DueView(None, None))
 
 
 async def body_of(receive: Receive) -> bytes:
@@ -73,6 +73,6 @@ async def accepted(send: Send, said: Any) -> None:
 
 
 def _view(receipt: Receipt) -> ReceiptView:
-    due_at = None if receipt.due_at is None else wire.instant(receipt.due_at)
+    due_at = None if receipt.due_at is None else rfc3339(receipt.due_at)
     key: ConversationKey = receipt.key
     return ReceiptView(receipt.status, str(key), receipt.messages, due_at, receipt.reason)

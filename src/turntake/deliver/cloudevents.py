@@ -6,9 +6,10 @@ from urllib.parse import quote
 import msgspec
 
 from turntake.deliver.turn import Turn
+from turntake.instants import rfc3339
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment
-from turntake.wire import decision_view, instant, message_view
+from turntake.wire import decision_view, message_view
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SCHEMA_ID = "urn:turntake:messages.batch.ready:1"
@@ -114,7 +115,7 @@ def batch_ready(turn: Turn) -> BatchReady:
     return BatchReady(
         id=turn.id,
         source=_source(turn.conversation),
-        time=instant(turn.claim.turn.claimed_at),
+        time=rfc3339(turn.claim.turn.claimed_at),
         subject=str(turn.conversation),
         data=_batch(turn),
     )
@@ -151,9 +152,9 @@ def _batch(turn: Turn) -> Batch:
         message_count=len(turn.messages),
         text=turn.text,
         messages=msgspec.convert([message_view(m, platform) for m in turn.messages], tuple[EventMessage, ...]),
-        buffered_at=instant(turn.claim.first_at),
-        first_message_at=instant(min(sent)),
-        last_message_at=instant(max(sent)),
+        buffered_at=rfc3339(turn.claim.first_at),
+        first_message_at=rfc3339(min(sent)),
+        last_message_at=rfc3339(max(sent)),
         metadata=EventMetadata(platform),
         decisions=msgspec.convert([decision_view(d) for d in turn.decisions], tuple[EventDecision, ...]),
     )

@@ -13,6 +13,7 @@ from turntake import wire
 from turntake.accept.body import misfit
 from turntake.errors import Problem
 from turntake.http.requests import conversation_key
+from turntake.instants import rfc3339
 from turntake.observe.stream import Event
 from turntake.service import TurnTake
 
@@ -82,7 +83,7 @@ class EventStream:
 
 def frame(event: Event, number: int) -> bytes:
     """One event as the stream writes it."""
-    about = {"at": wire.instant(event.at), "conversation_key": str(event.key), "turn_id": event.turn_id}
+    about = {"at": rfc3339(event.at), "conversation_key": str(event.key), "turn_id": event.turn_id}
     data = msgspec.json.encode(wire.outward(about | event.facts))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, event.kind.encode(), data)
 

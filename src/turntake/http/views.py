@@ -8,6 +8,7 @@ import msgspec
 from turntake import wire
 from turntake.deliver.cloudevents import EventDecision, EventMessage, EventMetadata, Instant
 from turntake.http.why import why
+from turntake.instants import rfc3339
 from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
@@ -227,7 +228,7 @@ def _open_turn(snapshot: Snapshot, turn: SealedTurn) -> OpenTurnView:
         messages=message_views(sealed, snapshot.key),
         replies=turn.progress.replies,
         error=turn.error,
-        claimed_at=wire.instant(turn.claimed_at),
+        claimed_at=rfc3339(turn.claimed_at),
         lease_until_at=_instant(turn.due_at if turn.is_leased else None),
         retry_at=_instant(None if turn.is_leased else turn.due_at),
     )
@@ -252,7 +253,7 @@ def _letter(letter: Letter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "conversation_key": str(letter.key),
-        "at": wire.instant(letter.at),
+        "at": rfc3339(letter.at),
         "reason": letter.reason,
         "error": letter.error,
         "attempts": letter.attempts,
@@ -265,4 +266,4 @@ def _error(turn: SealedTurn | None, closed: Closed | None) -> str:
 
 
 def _instant(at: int | None) -> str | None:
-    return None if at is None else wire.instant(at)
+    return None if at is None else rfc3339(at)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-from turntake.wire import instant
+from turntake.instants import rfc3339
 
 Format = Literal["auto", "text", "json"]
 
@@ -73,7 +73,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "at": instant(int(record.created * 1000)),
+            "at": rfc3339(int(record.created * 1000)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

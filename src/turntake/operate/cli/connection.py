@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from turntake import wire
 from turntake.clock import Clock
+from turntake.instants import to_ms
 from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import duration
 from turntake.operate.client import Client, address
@@ -35,9 +35,9 @@ def until(at: str | None, clock: Clock) -> str:
     """`in 2.1 s`, `now`, or nothing."""
     if at is None:
         return ""
-    left = wire.milliseconds(at) - clock.now()
+    left = to_ms(at) - clock.now()
     return f"in {duration(left)}" if left > 0 else "now"
 
 
 def since(at: str, clock: Clock) -> str:
-    return f"{duration(max(0, clock.now() - wire.milliseconds(at)))} ago"
+    return f"{duration(max(0, clock.now() - to_ms(at)))} ago"

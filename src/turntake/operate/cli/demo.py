@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from cyclopts import App
 
-from turntake import wire
 from turntake.clock import Clock, SystemClock
 from turntake.errors import ConfigurationError
+from turntake.instants import to_ms
 from turntake.operate import logs
 from turntake.operate.cli.connection import Key, destination
 from turntake.operate.cli.flags import option
@@ -134,13 +134,13 @@ def _summary(play: Demo, sample: dict[str, Any] | None) -> None:
 
 def _why(turn: dict[str, Any], person: Person | None) -> None:
     """One turn, message by message, with the deadline that each set."""
-    start = wire.milliseconds(turn["firstMessageAt"])
+    start = to_ms(turn["firstMessageAt"])
     say(f"\nWhy, for example: {person.name if person else 'somebody'}, {turn['messageCount']} messages, one turn")
     texts = {message["receivedAt"]: message["text"] for message in turn["messages"]}
     for decision in turn["decisions"]:
-        at, due = wire.milliseconds(decision["at"]), wire.milliseconds(decision["dueAt"])
+        at, due = to_ms(decision["at"]), to_ms(decision["dueAt"])
         text = clean(texts.get(decision["at"], "(seen typing)"))
         wait = f"wait until {(due - start) / 1000:.1f} s: {decision['reason']}"
         say(f"  {(at - start) / 1000:5.1f} s  {short(text, 40):<40}  {wait}")
-    claimed = wire.milliseconds(turn["claimedAt"])
+    claimed = to_ms(turn["claimedAt"])
     say(f"  {(claimed - start) / 1000:5.1f} s  handed to the agent, because of: {turn['reason']}")

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import msgspec
 
-from turntake import wire
 from turntake.clock import Clock
 from turntake.deliver.turn import Turn
 from turntake.errors import TurntakeError
+from turntake.instants import to_ms
 from turntake.operate.client import STREAM_TIMEOUT, Frames, Happened, complaint, explained, options
 from turntake.operate.crowd import MANNERS, Fragment, Manner, name_of, thought
 from turntake.rules.rules import Rules
@@ -166,7 +166,7 @@ class Demo:
                 self.heard.put_nowait((person, event))
 
     def _note(self, person: Person, event: Happened) -> None:
-        data, at = event.data, wire.milliseconds(event.data["at"])
+        data, at = event.data, to_ms(event.data["at"])
         if event.kind == "buffered":
             person.state, person.last_at = "collecting", at
             person.waiting, person.reason = data["messages"], data["reason"]
@@ -179,14 +179,14 @@ class Demo:
             if not person.unanswered:
                 person.has_answer.set()
         if data.get("dueAt"):
-            person.due_at = wire.milliseconds(data["dueAt"])
+            person.due_at = to_ms(data["dueAt"])
 
     def _claimed(self, person: Person, data: dict[str, Any]) -> None:
         self._sealed[data["turnId"]] = data["messages"]
         person.state, person.waiting, person.reason = "answering", 0, data["reason"]
         self.tally.turns += 1
         self.tally.gathered += data["messages"]
-        self.tally.added_ms.append(max(0, wire.milliseconds(data["claimedAt"]) - person.last_at))
+        self.tally.added_ms.append(max(0, to_ms(data["claimedAt"]) - person.last_at))
         self.tally.fullest = max(self.tally.fullest, (data["messages"], data["turnId"]))
 
 

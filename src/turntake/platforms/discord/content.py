@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turntake import wire
+from turntake.instants import to_ms
 from turntake.platforms.channel import Event
 from turntake.platforms.loose_json import at, objects_at, text_at
 from turntake.rules.message import Attachment
@@ -161,7 +161,7 @@ def is_group(said: dict[str, Any], channel_type: object) -> bool:
 def instant(written: str, id: str) -> int | None:
     """The instant that was written, else the one that is in Discord's id."""
     try:
-        return wire.milliseconds(written)
+        return to_ms(written)
     except (ValueError, OverflowError):
         return (int(id) >> 22) + EPOCH_MS if _SNOWFLAKE.fullmatch(id) else None
 

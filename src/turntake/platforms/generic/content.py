@@ -11,9 +11,9 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 from msgspec import Meta
 
-from turntake import wire
 from turntake.accept.body import ATTACHMENTS, ID_BYTES, ITEMS, LATEST_AT, Link, Name, Part, Text, check_metadata
 from turntake.errors import Unreadable
+from turntake.instants import to_ms
 from turntake.platforms.channel import Event
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment
@@ -225,7 +225,7 @@ def _check_bytes(name: str, id: Any) -> None:
 
 def _sent_at(timestamp: str | int | float) -> int:
     try:
-        at = wire.milliseconds(timestamp) if isinstance(timestamp, str) else _in_ms(timestamp)
+        at = to_ms(timestamp) if isinstance(timestamp, str) else _in_ms(timestamp)
     except (ValueError, OverflowError):
         raise ValueError(
             "timestamp is no instant; write it like 2026-11-15T09:30:00.250Z, or in milliseconds."
