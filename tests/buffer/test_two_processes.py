@@ -1,7 +1,7 @@
 """Two processes on one store: each remembers what it saw last, and the other has written since."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,18 +33,6 @@ class Two(NamedTuple):
     async def advance(self, duration_ms: int) -> None:
         await self.clock.advance(duration_ms)
         await self.others_clock.advance(duration_ms)
-
-
-@pytest.fixture(scope="module")
-def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
-    with Valkey(tmp_path_factory.mktemp("valkey"), is_safe=False) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    with Postgres(tmp_path_factory.mktemp("postgres"), is_safe=False) as server:
-        yield server
 
 
 @pytest.fixture
