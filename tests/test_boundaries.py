@@ -102,7 +102,7 @@ PENDING = {
     "turntake.operate.bench.raw imports turntake.buffer.sqlite.schema.connect",
     "turntake.operate.bench.raw imports turntake.buffer.sqlite.schema.migrate",
     "turntake.operate.doctor.channels imports turntake.platforms.discord.replies.AGENT",
-    "turntake.operate.doctor.stores imports turntake.buffer.sqlite.examine.sqlite_checks",
+    "turntake.operate.doctor.stores imports turntake.buffer.sqlite.examine.sqlite_findings",
     *(
         f"turntake.platforms.generic.content imports turntake.accept.body.{name}"
         for name in ["ATTACHMENTS", "ID_BYTES", "ITEMS", "LATEST_AT", "Link", "Name", "Part", "Text", "check_metadata"]

@@ -1,11 +1,14 @@
-"""What an examination finds. Adapters make findings, `turntake doctor` shows them."""
+"""What an examination finds. Stores, channels and `turntake doctor` make findings; `turntake doctor` shows them."""
 
 from typing import Literal, NamedTuple
 
+Level = Literal["ok", "warn", "fail"]
+"""`warn` deserves a thought, `fail` must be mended."""
 
-class Check(NamedTuple):
-    """One finding, in a sentence. `warn` deserves a thought, `fail` must be mended."""
 
-    mark: Literal["ok", "warn", "fail"]
-    about: str
-    says: str
+class Finding(NamedTuple):
+    """One thing that was looked at, such as the store or a channel, and a sentence about it."""
+
+    level: Level
+    subject: str
+    text: str

@@ -9,7 +9,7 @@ from turntake import plugins
 from turntake.buffer.store import Store
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
-from turntake.finding import Check
+from turntake.finding import Finding
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
@@ -36,7 +36,7 @@ class Examined(ABC):
 
     @classmethod
     @abstractmethod
-    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         """Whether it would open, and how safe what it acknowledges is. Changes nothing.
 
         What is wrong is a finding and no exception; no finding holds a password.

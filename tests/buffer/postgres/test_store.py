@@ -19,7 +19,7 @@ from turntake.buffer.postgres.store import PostgresStore
 from turntake.buffer.postgres.url import Address
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, StoreUnavailable
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.rules.conversation import Answered
 from turntake.testing.clock import START, VirtualClock
 from turntake.testing.store_contract import BOB, LEASE_MS, OFF, StoreContract, ids_of, say, take
@@ -221,8 +221,8 @@ async def test_a_host_that_cannot_be_found_is_not_quoted(clock: VirtualClock) ->
     url = "postgresql://ann:my@secret.invalid/shop"
     with pytest.raises(StoreUnavailable, match=r"the host cannot be found; .* %40") as refused:
         await PostgresStore.open(url, clock).__aenter__()
-    (check,) = await findings(url)
-    for says in (str(refused.value), check.says):
+    (finding,) = await findings(url)
+    for says in (str(refused.value), finding.text):
         assert "secret" not in says
 
 
@@ -383,19 +383,19 @@ async def test_rebuild_mends_the_copies_from_the_bodies(url: str, clock: Virtual
         assert await store.rebuild() == 0
 
 
-async def findings(url: str) -> list[Check]:
-    return [check async for check in PostgresStore.examine(url, SystemClock())]
+async def findings(url: str) -> list[Finding]:
+    return [finding async for finding in PostgresStore.examine(url, SystemClock())]
 
 
-def says(found: list[Check], about: str, mark: str = "") -> str:
-    return " ".join(check.says for check in found if check.about == about and mark in ("", check.mark))
+def says(found: list[Finding], about: str, mark: str = "") -> str:
+    return " ".join(finding.text for finding in found if finding.subject == about and mark in ("", finding.level))
 
 
 async def test_the_doctor_looks_a_new_database_over_and_changes_nothing(new: str) -> None:
     found = await findings(new)
     assert says(found, "schema", "ok") == "turntake will be created at the next start"
     assert "fsync, full_page_writes off" in says(found, "durability", "warn")
-    assert not [check for check in found if check.mark == "fail"]
+    assert not [finding for finding in found if finding.level == "fail"]
     assert ask(new, "SELECT to_regnamespace('turntake')") == [(None,)]
 
 
@@ -431,6 +431,6 @@ async def test_the_doctor_says_what_fails(new: str) -> None:
     ask(new, "ALTER DATABASE fresh SET default_transaction_read_only = on")
     assert "nothing can be accepted" in says(await findings(new), "store", "fail")
     for bad in ("postgresql://ann:secret@127.0.0.1:1/shop", "postgresql://ann:secret@db/shop?schema=A"):
-        (check,) = await findings(bad)
-        assert check.mark == "fail"
-        assert "secret" not in check.says
+        (finding,) = await findings(bad)
+        assert finding.level == "fail"
+        assert "secret" not in finding.text

@@ -9,7 +9,7 @@ from harness.databases import ALWAYS, HOST, Cluster, Valkey, until
 from turntake.buffer.redis.examine import examine
 from turntake.buffer.redis.store import RedisStore
 from turntake.clock import Clock, SystemClock
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.testing.clock import VirtualClock
 
 
@@ -28,13 +28,13 @@ def replica(server: Valkey, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield replica
 
 
-async def found(url: str, clock: Clock | None = None) -> list[Check]:
-    return [check async for check in examine(url, clock or SystemClock())]
+async def found(url: str, clock: Clock | None = None) -> list[Finding]:
+    return [finding async for finding in examine(url, clock or SystemClock())]
 
 
-def one(checks: list[Check], about: str) -> Check:
-    (check,) = (check for check in checks if check.about == about)
-    return check
+def one(checks: list[Finding], about: str) -> Finding:
+    (finding,) = (finding for finding in checks if finding.subject == about)
+    return finding
 
 
 @pytest.mark.parametrize(
@@ -47,38 +47,42 @@ def one(checks: list[Check], about: str) -> Check:
 )
 async def test_how_soon_it_is_on_disk(server: Valkey, policy: str, mark: str, says: str) -> None:
     server.ask("CONFIG", "SET", "appendfsync", policy)
-    check = one(await found(server.url), "durability")
-    assert check.mark == mark
-    assert check.says.startswith(f"appendonly yes, appendfsync {policy}: ")
-    assert says in check.says
+    finding = one(await found(server.url), "durability")
+    assert finding.level == mark
+    assert finding.text.startswith(f"appendonly yes, appendfsync {policy}: ")
+    assert says in finding.text
 
 
 async def test_a_server_without_aof_is_marked(tmp_path: Path) -> None:
     with Valkey(tmp_path, is_safe=False) as server:
-        check = one(await found(server.url), "durability")
-    assert (check.mark, check.says.partition(":")[0]) == ("warn", "appendonly no")
-    assert check.says.endswith("set appendonly yes")
+        finding = one(await found(server.url), "durability")
+    assert (finding.level, finding.text.partition(":")[0]) == ("warn", "appendonly no")
+    assert finding.text.endswith("set appendonly yes")
 
 
 async def test_what_this_user_may_not_ask_is_unknown(server: Valkey) -> None:
     """CONFIG is dangerous and often forbidden, INFO sometimes; the rest is told all the same."""
     server.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "-config")
     checks = await found(server.url.replace("//", "//app:secret@"))
-    assert one(checks, "durability").says.startswith("appendonly yes, appendfsync unknown: this user may not ask")
+    assert one(checks, "durability").text.startswith("appendonly yes, appendfsync unknown: this user may not ask")
     server.ask("ACL", "SETUSER", "plain", "on", ">secret", "~*", "+@all", "-@dangerous")
     checks = await found(server.url.replace("//", "//plain:secret@"))
-    assert [(check.mark, check.about) for check in checks] == [("warn", "store"), ("ok", "clock"), ("ok", "store")]
-    assert "nobody can tell what it keeps" in checks[0].says
+    assert [(finding.level, finding.subject) for finding in checks] == [
+        ("warn", "store"),
+        ("ok", "clock"),
+        ("ok", "store"),
+    ]
+    assert "nobody can tell what it keeps" in checks[0].text
 
 
 async def test_wait_needs_as_many_replicas(server: Valkey, replica: Valkey) -> None:
-    assert one(await found(server.url), "replicas") == Check("ok", "replicas", "1 replica connected")
+    assert one(await found(server.url), "replicas") == Finding("ok", "replicas", "1 replica connected")
     enough = one(await found(f"{server.url}?wait=1"), "replicas")
-    assert enough == Check("ok", "replicas", "1 replica connected, enough for wait=1")
+    assert enough == Finding("ok", "replicas", "1 replica connected, enough for wait=1")
     few = one(await found(f"{server.url}?wait=2"), "replicas")
-    assert few.mark == "fail"
-    assert few.says.startswith("1 replica connected, and wait=2 asks for more")
-    assert few.says.endswith("connect more, or lower `wait` in the store's URL")
+    assert few.level == "fail"
+    assert few.text.startswith("1 replica connected, and wait=2 asks for more")
+    assert few.text.endswith("connect more, or lower `wait` in the store's URL")
 
 
 @pytest.mark.parametrize(
@@ -86,21 +90,21 @@ async def test_wait_needs_as_many_replicas(server: Valkey, replica: Valkey) -> N
 )
 async def test_whether_it_throws_away(tmp_path: Path, policy: str, mark: str) -> None:
     with Valkey(tmp_path, f"maxmemory-policy {policy}") as server:
-        (check,) = (check for check in await found(server.url) if "maxmemory-policy" in check.says)
-    assert check.mark == mark
-    assert f"maxmemory-policy is {policy}" in check.says
+        (finding,) = (finding for finding in await found(server.url) if "maxmemory-policy" in finding.text)
+    assert finding.level == mark
+    assert f"maxmemory-policy is {policy}" in finding.text
 
 
 async def test_a_replica_is_no_store(server: Valkey, replica: Valkey) -> None:
-    assert (await found(replica.url))[0].mark == "fail"
-    assert "name the primary" in (await found(replica.url))[0].says
-    assert (await found(server.url))[0].says.endswith("answers as primary")
+    assert (await found(replica.url))[0].level == "fail"
+    assert "name the primary" in (await found(replica.url))[0].text
+    assert (await found(server.url))[0].text.endswith("answers as primary")
 
 
 async def test_wait_without_any_replica(tmp_path: Path) -> None:
     with Valkey(tmp_path, ALWAYS) as server:
-        assert one(await found(f"{server.url}?wait=1"), "replicas").says.startswith("0 replicas connected, and wait=1")
-        assert {check.mark for check in await found(server.url)} == {"ok"}
+        assert one(await found(f"{server.url}?wait=1"), "replicas").text.startswith("0 replicas connected, and wait=1")
+        assert {finding.level for finding in await found(server.url)} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +114,9 @@ async def test_wait_without_any_replica(tmp_path: Path) -> None:
 async def test_clocks_that_differ_by_more_than_a_second(server: Valkey, ahead_ms: int, mark: str, says: str) -> None:
     """The server's rules; times in the logs of this machine would not fit."""
     clock = VirtualClock(SystemClock().now() + ahead_ms)
-    check = one(await found(server.url, clock), "clock")
-    assert check.mark == mark
-    assert says in check.says
+    finding = one(await found(server.url, clock), "clock")
+    assert finding.level == mark
+    assert says in finding.text
 
 
 async def test_shards_are_counted(server: Valkey) -> None:
@@ -121,9 +125,9 @@ async def test_shards_are_counted(server: Valkey) -> None:
         url = f"{server.url}?prefix=p{number}"
         async with RedisStore.open(f"{url}&shards={number}", SystemClock()):
             pass
-        assert (await found(url))[-1] == Check("ok", "store", f"prefix p{number}: {words}")
-        assert (await found(f"{url}&shards={number}"))[-1].mark == "ok"
-        assert (await found(f"{url}&shards=9"))[-1].mark == "fail"
+        assert (await found(url))[-1] == Finding("ok", "store", f"prefix p{number}: {words}")
+        assert (await found(f"{url}&shards={number}"))[-1].level == "ok"
+        assert (await found(f"{url}&shards=9"))[-1].level == "fail"
 
 
 async def test_every_primary_of_a_cluster_is_examined(tmp_path: Path) -> None:
@@ -131,9 +135,9 @@ async def test_every_primary_of_a_cluster_is_examined(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, ALWAYS) as cluster:
         cluster.nodes[1].ask("CONFIG", "SET", "appendfsync", "everysec")
         checks = await found(cluster.url)
-    names = [check.says.split()[3] for check in checks if "answers as primary" in check.says]
-    marks = [check.mark for check in checks if check.about == "durability"]
+    names = [finding.text.split()[3] for finding in checks if "answers as primary" in finding.text]
+    marks = [finding.level for finding in checks if finding.subject == "durability"]
     ports = [node.port for node in cluster.nodes]
     assert dict(zip(names, marks, strict=True)) == {f"{HOST}:{ports[0]}": "ok", f"{HOST}:{ports[1]}": "warn"}
-    assert [check.about for check in checks].count("clock") == 2
-    assert [check.about for check in checks].count("replicas") == 2
+    assert [finding.subject for finding in checks].count("clock") == 2
+    assert [finding.subject for finding in checks].count("replicas") == 2

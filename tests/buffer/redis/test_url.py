@@ -196,7 +196,7 @@ async def test_a_server_that_is_not_there_is_unavailable(kind: str) -> None:
     with pytest.raises(StoreUnavailable):
         async with asyncio.timeout(4), opened(url):
             pass
-    assert [check.mark async for check in examine(url, VirtualClock())] == ["fail"]
+    assert [finding.level async for finding in examine(url, VirtualClock())] == ["fail"]
 
 
 async def test_the_number_of_shards_is_fixed_by_the_first_who_comes(server: Valkey) -> None:
@@ -275,12 +275,12 @@ async def test_a_prefix_may_be_any_plain_name(server: Valkey, prefix: str) -> No
 async def test_doctor_only_looks(server: Valkey) -> None:
     """It makes no store, and finds the one there is."""
     url = f"{server.url}?prefix=looked"
-    said = [check.says async for check in examine(url, VirtualClock())]
+    said = [finding.text async for finding in examine(url, VirtualClock())]
     assert "prefix looked: will be set up at the first start" in said
     assert server.ask("EXISTS", "looked:meta") == 0
     async with opened(f"{url}&shards=3"):
         pass
-    assert "prefix looked: 3 shards" in [check.says async for check in examine(url, VirtualClock())]
+    assert "prefix looked: 3 shards" in [finding.text async for finding in examine(url, VirtualClock())]
 
 
 async def test_hints_are_heard_on_every_node_of_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.platforms.server import Asked, Platform, Said, silence
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.cli import main
 from turntake.operate.doctor import channels as examine_channels
 from turntake.operate.options.sources import load
@@ -72,11 +72,11 @@ def platform() -> Iterator[Every]:
         yield every
 
 
-async def checks(environ: dict[str, str], **how: bool) -> list[Check]:
-    return [check async for check in examine_channels.examine(load(environ=environ), **how)]
+async def checks(environ: dict[str, str], **how: bool) -> list[Finding]:
+    return [finding async for finding in examine_channels.examine(load(environ=environ), **how)]
 
 
-async def asked(environ: dict[str, str], platform: Platform) -> list[Check]:
+async def asked(environ: dict[str, str], platform: Platform) -> list[Finding]:
     """What the platform's answers make of a complete account."""
     channel = next(name for name in environ if name.endswith(("TOKEN", "SECRET"))).split("_")[1]
     bases = {f"TURNTAKE_{channel}_API_BASE": platform.url}
@@ -121,15 +121,15 @@ async def test_nothing_is_said_of_what_is_not_configured() -> None:
     ],
 )
 async def test_whether_it_is_complete(environ: dict[str, str], mark: str, says: str) -> None:
-    (check,) = await checks(environ, is_offline=True)
-    assert (check.mark, check.says[: len(says)]) == (mark, says)
+    (finding,) = await checks(environ, is_offline=True)
+    assert (finding.level, finding.text[: len(says)]) == (mark, says)
 
 
 async def test_every_account_is_examined() -> None:
     named = {"TURNTAKE_SLACK_ACCOUNTS": "eu", "TURNTAKE_SLACK_EU_SIGNING_SECRET": "x"}
     found = await checks(SLACK | named | OUTSIDE, is_offline=True)
-    assert [(check.mark, check.about) for check in found] == [("ok", "slack"), ("warn", "slack/eu")]
-    assert found[1].says == "answers stay here until TURNTAKE_SLACK_EU_BOT_TOKEN is set"
+    assert [(finding.level, finding.subject) for finding in found] == [("ok", "slack"), ("warn", "slack/eu")]
+    assert found[1].text == "answers stay here until TURNTAKE_SLACK_EU_BOT_TOKEN is set"
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ async def test_every_account_is_examined() -> None:
     ids=["whatsapp", "whatsapp without a number", "messenger", "instagram", "slack", "twilio", "discord"],
 )
 async def test_the_platform_knows_us(platform: Every, environ: dict[str, str], who: str) -> None:
-    (check,) = await asked(environ, platform)
-    assert (check.mark, check.says) == ("ok", f"the platform knows us as {who}")
+    (finding,) = await asked(environ, platform)
+    assert (finding.level, finding.text) == ("ok", f"the platform knows us as {who}")
 
 
 async def test_offline_nobody_is_asked(platform: Every) -> None:
@@ -191,10 +191,10 @@ async def test_without_credentials_nobody_is_asked(platform: Every) -> None:
 async def test_the_platforms_own_words(platform: Every, said: Said, mark: str, says: str) -> None:
     """A refusal is quoted, but never with our secret in it."""
     platform.next.append(said)
-    (check,) = await asked(SLACK, platform)
-    assert (check.mark, check.about) == (mark, "slack")
-    assert check.says.endswith(says)
-    assert "hunter2" not in check.says
+    (finding,) = await asked(SLACK, platform)
+    assert (finding.level, finding.subject) == (mark, "slack")
+    assert finding.text.endswith(says)
+    assert "hunter2" not in finding.text
 
 
 @pytest.mark.parametrize(
@@ -207,31 +207,31 @@ async def test_the_platforms_own_words(platform: Every, said: Said, mark: str, s
 )
 async def test_a_refusal_names_what_may_be_wrong(platform: Every, environ: dict[str, str], names: str) -> None:
     platform.next.append(Said(401, {"message": "no"}))
-    (check,) = await asked(environ, platform)
-    assert check.says == f"the platform refuses {names}: no"
+    (finding,) = await asked(environ, platform)
+    assert finding.text == f"the platform refuses {names}: no"
 
 
 async def test_several_variables_are_missing() -> None:
-    (check,) = await checks({"TURNTAKE_WHATSAPP_PHONE_NUMBER_ID": "1"} | OUTSIDE, is_offline=True)
+    (finding,) = await checks({"TURNTAKE_WHATSAPP_PHONE_NUMBER_ID": "1"} | OUTSIDE, is_offline=True)
     names = "TURNTAKE_WHATSAPP_APP_SECRET and TURNTAKE_WHATSAPP_VERIFY_TOKEN"
-    assert check.says.startswith(f"every webhook is refused until {names} are set; ")
+    assert finding.text.startswith(f"every webhook is refused until {names} are set; ")
 
 
 async def test_a_platform_that_does_not_answer(platform: Every, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examine_channels, "ASK_S", 0.05)
     with silence() as nothing:
         platform.next.append(nothing)
-        (check,) = await asked(TELEGRAM, platform)
-    assert (check.mark, check.says) == ("warn", "the platform did not answer within 0 s")
+        (finding,) = await asked(TELEGRAM, platform)
+    assert (finding.level, finding.text) == ("warn", "the platform did not answer within 0 s")
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:1", "https://[broken", "http://127.0.0.1:99999"])
 async def test_a_platform_that_cannot_be_reached(base: str) -> None:
     """The words are ours, since Telegram's address holds the token."""
-    *_, check = await checks(TELEGRAM | OUTSIDE | {"TURNTAKE_TELEGRAM_API_BASE": base})
-    assert check.mark == "warn"
-    assert check.says.startswith("the platform could not be asked (")
-    assert "hunter2" not in check.says
+    *_, finding = await checks(TELEGRAM | OUTSIDE | {"TURNTAKE_TELEGRAM_API_BASE": base})
+    assert finding.level == "warn"
+    assert finding.text.startswith("the platform could not be asked (")
+    assert "hunter2" not in finding.text
 
 
 @pytest.mark.parametrize(
@@ -261,15 +261,15 @@ async def test_a_platform_that_cannot_be_reached(base: str) -> None:
 async def test_telegram_is_asked_whom_it_calls(platform: Every, url: str, error: str, mark: str, says: str) -> None:
     platform.webhook, platform.last_error = url, error
     known, registered = await asked(TELEGRAM, platform)
-    assert (known.mark, known.says) == ("ok", "the platform knows us as bike_bot")
-    assert (registered.mark, registered.says[: len(says)]) == (mark, says)
-    assert "hunter2" not in registered.says
+    assert (known.level, known.text) == ("ok", "the platform knows us as bike_bot")
+    assert (registered.level, registered.text[: len(says)]) == (mark, says)
+    assert "hunter2" not in registered.text
 
 
 async def test_telegram_may_not_say_whom_it_calls(platform: Every) -> None:
     platform.next += [Said(body={"ok": True, "result": {"username": "b"}}), Said(500, b"")]
     _, registered = await asked(TELEGRAM, platform)
-    assert registered.says == "the platform did not say which address it calls"
+    assert registered.text == "the platform did not say which address it calls"
 
 
 def test_the_doctor_tells(platform: Every, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

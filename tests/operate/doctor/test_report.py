@@ -12,10 +12,10 @@ from typing import Any
 import apsw
 import pytest
 
-from turntake.buffer.sqlite.examine import disk, sqlite_checks
+from turntake.buffer.sqlite.examine import disk, sqlite_findings
 from turntake.buffer.sqlite.schema import connect, migrate
 from turntake.clock import SystemClock
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.cli import main
 from turntake.operate.doctor import report as doctor
 from turntake.testing.clock import VirtualClock
@@ -41,19 +41,19 @@ def found(capsys: Output, *flags: str) -> tuple[int, dict[str, Any], dict[str, A
     """The exit code, the checks by what they are about, and the settings by name."""
     code = main(["doctor", "--json", *flags])
     said = json.loads(capsys.readouterr().out)
-    checks = {check["about"]: check for check in said["checks"]}
+    checks = {finding["about"]: finding for finding in said["checks"]}
     return code, checks, {row["setting"]: row for row in said["settings"]}
 
 
-def about(checks: Iterator[Check], what: str) -> list[Check]:
-    return [check for check in checks if check.about == what]
+def about(checks: Iterator[Finding], what: str) -> list[Finding]:
+    return [finding for finding in checks if finding.subject == what]
 
 
 def test_a_good_set_up(capsys: Output, free: str) -> None:
     """All is well, every setting is listed with its origin, and no file appeared."""
     code, checks, settings = found(capsys, "--port", free)
     assert code == 0
-    assert {check["mark"] for check in checks.values()} == {"ok"}
+    assert {finding["mark"] for finding in checks.values()} == {"ok"}
     assert settings["port"] == {"setting": "port", "value": free, "from": "--port"}
     assert settings["store"]["from"] == "default"
     assert list(Path().iterdir()) == []
@@ -134,9 +134,9 @@ def test_a_port_that_somebody_else_holds(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(doctor, "PROBE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as taken:
         taken.listen(0)
-        check = doctor._port("127.0.0.1", taken.getsockname()[1])
-    assert check.mark == "fail"
-    assert "choose another --port" in check.says
+        finding = doctor._port("127.0.0.1", taken.getsockname()[1])
+    assert finding.level == "fail"
+    assert "choose another --port" in finding.text
 
 
 def test_memory_is_a_warning(capsys: Output, free: str) -> None:
@@ -149,9 +149,9 @@ def test_an_existing_store_is_described_and_left_alone(tmp_path: Path) -> None:
     connection = connect(str(path))
     migrate(connection)
     connection.close()
-    (check,) = about(sqlite_checks(path), "store")
-    assert check.mark == "ok"
-    assert "schema 1, journal_mode wal, synchronous full" in check.says
+    (finding,) = about(sqlite_findings(path), "store")
+    assert finding.level == "ok"
+    assert "schema 1, journal_mode wal, synchronous full" in finding.text
 
 
 def test_a_store_of_a_later_release(tmp_path: Path) -> None:
@@ -159,34 +159,34 @@ def test_a_store_of_a_later_release(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA user_version = 999")
     connection.close()
-    (check,) = about(sqlite_checks(path), "store")
-    assert check.mark == "fail"
-    assert "install a newer turntake" in check.says
+    (finding,) = about(sqlite_findings(path), "store")
+    assert finding.level == "fail"
+    assert "install a newer turntake" in finding.text
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "t.db").write_text("not a database" * 1000)
-    (check,) = about(sqlite_checks(tmp_path / "t.db"), "store")
-    assert check.mark == "fail"
-    assert "does not open as a database" in check.says
+    (finding,) = about(sqlite_findings(tmp_path / "t.db"), "store")
+    assert finding.level == "fail"
+    assert "does not open as a database" in finding.text
 
 
 @pytest.mark.parametrize(("free_bytes", "mark"), [(50 << 20, "fail"), (500 << 20, "warn"), (5 << 30, "ok")])
 def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, mark: str) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    assert disk(tmp_path).mark == mark
+    assert disk(tmp_path).level == mark
 
 
 def test_a_clock_that_is_behind() -> None:
-    (check,) = about(doctor.machine(VirtualClock()), "clock")
-    assert check.mark == "fail"
-    (check,) = about(doctor.machine(SystemClock()), "clock")
-    assert check.mark == "ok"
+    (finding,) = about(doctor.machine(VirtualClock()), "clock")
+    assert finding.level == "fail"
+    (finding,) = about(doctor.machine(SystemClock()), "clock")
+    assert finding.level == "ok"
 
 
 def test_an_old_sqlite_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.40.1")
-    (check,) = about(doctor.machine(SystemClock()), "sqlite")
-    assert check.mark == "fail"
-    assert "pip install -U 'apsw>=3.51.3'" in check.says
+    (finding,) = about(doctor.machine(SystemClock()), "sqlite")
+    assert finding.level == "fail"
+    assert "pip install -U 'apsw>=3.51.3'" in finding.text

@@ -15,7 +15,7 @@ from turntake.buffer.memory import MemoryStore
 from turntake.buffer.open import Examined, Maintained, open_store
 from turntake.clock import Clock, SystemClock
 from turntake.errors import MissingExtra, StoreUnavailable
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.cli import main
 from turntake.operate.doctor import stores
 
@@ -34,11 +34,11 @@ class Shared(MemoryStore, Examined, Maintained):
         return store
 
     @classmethod
-    async def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+    async def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         if "away" in url:
             raise ConnectionError(f"cannot reach {url}")
-        yield Check("ok", "store", "it answers")
-        yield Check("warn", "persistence", "it forgets")
+        yield Finding("ok", "store", "it answers")
+        yield Finding("warn", "persistence", "it forgets")
 
     async def __aenter__(self) -> Self:
         if "away" in self.asked[-1]:
@@ -71,32 +71,32 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TURNTAKE_STORE", raising=False)
 
 
-async def examined(url: str) -> list[Check]:
-    return [check async for check in stores.examine(url, SystemClock())]
+async def examined(url: str) -> list[Finding]:
+    return [finding async for finding in stores.examine(url, SystemClock())]
 
 
 async def test_a_store_is_examined_by_its_own_kind(asked: list[str]) -> None:
     """And it is not opened for that."""
-    assert [check.about for check in await examined("shared://x")] == ["store", "persistence"]
+    assert [finding.subject for finding in await examined("shared://x")] == ["store", "persistence"]
     assert asked == []
 
 
 async def test_a_library_that_complains_gives_nothing_away(asked: list[str]) -> None:
     """Its words may hold the URL; the kind of the error is enough to go on."""
-    assert await examined("shared://me:hunter2@away") == [Check("fail", "store", "failed: ConnectionError")]
+    assert await examined("shared://me:hunter2@away") == [Finding("fail", "store", "failed: ConnectionError")]
 
 
 async def test_a_kind_without_an_examination(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "Examined", Path)
-    (check,) = await examined("shared://me:hunter2@host")
-    assert check == Check("ok", "store", "shared://me:…@host (not opened)")
+    (finding,) = await examined("shared://me:hunter2@host")
+    assert finding == Finding("ok", "store", "shared://me:…@host (not opened)")
 
 
 async def test_rebuild_and_finish(asked: list[str]) -> None:
     rebuilt = await stores.rebuild("shared://x", SystemClock())
-    assert rebuilt == Check("ok", "rebuild", "1,234 entries of the index of deadlines mended")
+    assert rebuilt == Finding("ok", "rebuild", "1,234 entries of the index of deadlines mended")
     finished = await stores.finish_upgrade("shared://x", SystemClock())
-    assert finished == Check("ok", "upgrade", "0002_post_drop_column")
+    assert finished == Finding("ok", "upgrade", "0002_post_drop_column")
     assert asked == ["shared://x", "rebuild", "shared://x", "finish"]
 
 
@@ -109,20 +109,20 @@ async def test_nothing_was_left_to_do(asked: list[str], monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Shared, "rebuild", none)
     monkeypatch.setattr(Shared, "finish_upgrade", nothing)
-    assert (await stores.rebuild("shared://x", SystemClock())).says == "every deadline was in its place"
-    assert (await stores.finish_upgrade("shared://x", SystemClock())).says == "nothing was left to do"
+    assert (await stores.rebuild("shared://x", SystemClock())).text == "every deadline was in its place"
+    assert (await stores.finish_upgrade("shared://x", SystemClock())).text == "nothing was left to do"
 
 
 async def test_a_store_that_cannot_be_opened_is_a_finding(asked: list[str]) -> None:
-    check = await stores.rebuild("shared://away", SystemClock())
-    assert (check.mark, check.about, check.says) == ("fail", "rebuild", str(StoreUnavailable()))
+    finding = await stores.rebuild("shared://away", SystemClock())
+    assert (finding.level, finding.subject, finding.text) == ("fail", "rebuild", str(StoreUnavailable()))
 
 
 def test_sqlite_needs_no_maintenance(tmp_path: Path) -> None:
     """Its index of deadlines is SQLite's own, and its file is neither opened nor made."""
     for ask in (stores.rebuild, stores.finish_upgrade):
-        check = asyncio.run(ask("sqlite:///t.db", SystemClock()))
-        assert (check.mark, check.says) == ("ok", "sqlite:// needs none; there is nothing to do")
+        finding = asyncio.run(ask("sqlite:///t.db", SystemClock()))
+        assert (finding.level, finding.text) == ("ok", "sqlite:// needs none; there is nothing to do")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,7 +147,7 @@ def test_doctor_does_both_on_request(asked: list[str], capsys: Output) -> None:
 def test_doctor_exits_with_1_if_it_could_not(asked: list[str], capsys: Output) -> None:
     assert main(["doctor", "--json", "--port", "0", "--store", "shared://away", "--rebuild"]) == 1
     checks = json.loads(capsys.readouterr().out)["checks"]
-    assert [check["about"] for check in checks if check["mark"] == "fail"] == ["store", "rebuild"]
+    assert [finding["about"] for finding in checks if finding["mark"] == "fail"] == ["store", "rebuild"]
 
 
 @pytest.mark.parametrize(("module", "extra"), [("redis", "redis"), ("psycopg_pool", "postgres")])

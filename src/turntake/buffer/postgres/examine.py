@@ -11,7 +11,7 @@ from turntake.buffer.postgres.schema import applied, pending
 from turntake.buffer.postgres.url import Address
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
-from turntake.finding import Check
+from turntake.finding import Finding
 
 OLDEST_VERSION = 130_000
 DEAD_MANY = 50_000
@@ -20,7 +20,7 @@ CONNECTIONS_FEW = 0.9
 OFFSET_MS = 1_000
 
 
-async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
+async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
     """One finding after the other, beginning with whether the server answers."""
     try:
         address = Address.of(url)
@@ -28,69 +28,69 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
             await connection.execute("BEGIN READ ONLY")
             yield _server(connection)
             yield await _schema(connection, address.schema)
-            for finding in (_writable, _durability, _dead_rows, _oldest, _connections):
-                for check in await finding(connection, address.schema):
-                    yield check
+            for part in (_writable, _durability, _dead_rows, _oldest, _connections):
+                for finding in await part(connection, address.schema):
+                    yield finding
             yield await _offset(connection, clock)
     except TurntakeError as error:
-        yield Check("fail", "store", str(error))
+        yield Finding("fail", "store", str(error))
     except psycopg.Error as error:
-        yield Check("fail", "store", f"PostgreSQL: {reason(error)}")
+        yield Finding("fail", "store", f"PostgreSQL: {reason(error)}")
 
 
-def _server(connection: AsyncConnection[Any]) -> Check:
+def _server(connection: AsyncConnection[Any]) -> Finding:
     version = connection.info.server_version
     says = f"PostgreSQL {version // 10_000}.{version % 10_000} at {connection.info.host}:{connection.info.port}"
     if version < OLDEST_VERSION:
-        return Check("fail", "store", f"{says}: too old, 13 is the oldest that works")
-    return Check("ok", "store", says)
+        return Finding("fail", "store", f"{says}: too old, 13 is the oldest that works")
+    return Finding("ok", "store", says)
 
 
-async def _schema(connection: AsyncConnection[Any], schema: str) -> Check:
+async def _schema(connection: AsyncConnection[Any], schema: str) -> Finding:
     done = await applied(connection, schema)
     try:
         now = [migration.name for migration in pending(done)]
     except TurntakeError as error:
-        return Check("fail", "schema", str(error))
+        return Finding("fail", "schema", str(error))
     if not done:
-        return Check("ok", "schema", f"{schema} will be created at the next start")
+        return Finding("ok", "schema", f"{schema} will be created at the next start")
     later = [migration.name for migration in pending(done, is_finishing=True) if migration.name not in now]
     says = f"{schema} is at {done[-1]}"
     if now:
         says += f"; the next start runs {', '.join(now)}"
     if later:
-        return Check("warn", "schema", f"{says}; once no older release runs, finish the upgrade: {', '.join(later)}")
-    return Check("ok", "schema", says)
+        return Finding("warn", "schema", f"{says}; once no older release runs, finish the upgrade: {', '.join(later)}")
+    return Finding("ok", "schema", says)
 
 
-async def _writable(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+async def _writable(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
     ((is_standby, is_read_only),) = await _rows(connection, query)
     if is_standby:
-        return [Check("fail", "store", "this server is a standby and takes no writes; name the primary")]
+        return [Finding("fail", "store", "this server is a standby and takes no writes; name the primary")]
     if is_read_only:
-        return [Check("fail", "store", "default_transaction_read_only is on, so nothing can be accepted")]
+        return [Finding("fail", "store", "default_transaction_read_only is on, so nothing can be accepted")]
     return []
 
 
-async def _durability(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+async def _durability(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     names = ("fsync", "full_page_writes", "synchronous_commit")
     settings = dict(await _rows(connection, "SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [*names]))
     off = [name for name in names if settings.get(name) == "off"]
     if off:
         says = f"{', '.join(off)} off: what was accepted may be lost when the server crashes"
-        return [Check("warn", "durability", says)]
+        return [Finding("warn", "durability", says)]
     says = f"synchronous_commit {settings.get('synchronous_commit')}: what was accepted is on the server's disk"
-    return [Check("ok", "durability", says)]
+    return [Finding("ok", "durability", says)]
 
 
-async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = (
         "SELECT relname, n_live_tup, n_dead_tup, to_char(last_autovacuum, 'YYYY-MM-DD HH24:MI') "
         "FROM pg_stat_user_tables WHERE schemaname = %s AND relname <> ALL ('{migrations,clock}') ORDER BY relname"
     )
     return [
-        Check(
+        Finding(
             "warn" if dead > DEAD_MANY and dead > live else "ok",
             "bloat",
             f"{table}: {live:,} rows, {dead:,} dead, last autovacuum {vacuumed or 'never'}",
@@ -99,7 +99,7 @@ async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Chec
     ]
 
 
-async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     """A snapshot that stays open keeps every dead row of the database."""
     query = (
         "SELECT coalesce(max(age(backend_xmin)), 0), "
@@ -109,24 +109,24 @@ async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Check]:
     ((xids, seconds),) = await _rows(connection, query)
     says = f"the longest open transaction is {seconds:,} s old, the oldest snapshot {xids:,} transactions"
     if seconds > LONG_S:
-        return [Check("warn", "snapshots", f"{says}: dead rows pile up until it ends")]
-    return [Check("ok", "snapshots", says)]
+        return [Finding("warn", "snapshots", f"{says}: dead rows pile up until it ends")]
+    return [Finding("ok", "snapshots", says)]
 
 
-async def _connections(connection: AsyncConnection[Any], schema: str) -> list[Check]:
+async def _connections(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity WHERE backend_type = %s"
     ((used, most),) = await _rows(connection, query, "client backend")
     mark = "warn" if used > most * CONNECTIONS_FEW else "ok"
-    return [Check(mark, "connections", f"{used} of {most} in use")]  # type: ignore[arg-type]
+    return [Finding(mark, "connections", f"{used} of {most} in use")]  # type: ignore[arg-type]
 
 
-async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Check:
+async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Finding:
     ((server_at,),) = await _rows(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
     ahead_ms = server_at - clock.now()
     says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
     if clock.is_followed and abs(ahead_ms) > OFFSET_MS:
-        return Check("warn", "clock", f"{says}; turntake goes by the server's")
-    return Check("ok", "clock", says)
+        return Finding("warn", "clock", f"{says}; turntake goes by the server's")
+    return Finding("ok", "clock", says)
 
 
 async def _rows(connection: AsyncConnection[Any], query: str, *parameters: object) -> list[Any]:

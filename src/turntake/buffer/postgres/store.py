@@ -9,7 +9,7 @@ from turntake.buffer.postgres.backend import PostgresShelf
 from turntake.buffer.postgres.examine import examine
 from turntake.buffer.postgres.url import Address
 from turntake.clock import Clock
-from turntake.finding import Check
+from turntake.finding import Finding
 
 
 class PostgresStore(SharedStore, Examined):
@@ -21,5 +21,5 @@ class PostgresStore(SharedStore, Examined):
         return cls(PostgresShelf(Address.of(url), clock), clock)
 
     @classmethod
-    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         return examine(url, clock)

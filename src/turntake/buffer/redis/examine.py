@@ -10,7 +10,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from turntake.buffer.redis.url import UNREACHABLE, Client, Options, connect, hang_up, options_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
-from turntake.finding import Check
+from turntake.finding import Finding
 
 log = logging.getLogger("turntake")
 
@@ -32,25 +32,25 @@ async def refuse_unsafe(client: Client) -> None:
     """Raises ConfigurationError about a server that would throw conversations away; warns about one that forgets."""
     for node in await _nodes(client):
         info = await _info(client, node)
-        for check in [_unasked()] if info is None else (*_fitness(info), *_memory(info)):
-            if check.mark == "fail":
-                raise ConfigurationError(f"The Redis store is not safe to use: {check.says}.")
-            if check.mark == "warn":
-                log.warning("The Redis store may forget: %s", check.says, extra={"action": "start"})
+        for finding in [_unasked()] if info is None else (*_fitness(info), *_memory(info)):
+            if finding.level == "fail":
+                raise ConfigurationError(f"The Redis store is not safe to use: {finding.text}.")
+            if finding.level == "warn":
+                log.warning("The Redis store may forget: %s", finding.text, extra={"action": "start"})
 
 
-async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
+async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
     """The findings about the servers behind a URL. It changes nothing."""
     options, client = options_of(url), connect(url)
     try:
         for node in await _nodes(client):
             info = await _info(client, node)
-            for check in [_unasked()] if info is None else await _findings(client, node, info, options):
-                yield check
+            for finding in [_unasked()] if info is None else await _findings(client, node, info, options):
+                yield finding
             yield await _offset(client, node, clock)
         yield await _shards(client, options)
     except UNREACHABLE as error:
-        yield Check("fail", "store", f"the server does not answer ({error}); is it running, is the URL right?")
+        yield Finding("fail", "store", f"the server does not answer ({error}); is it running, is the URL right?")
     finally:
         await hang_up(client)
 
@@ -72,54 +72,54 @@ async def _info(client: Client, node: Node) -> Info | None:
         return None
 
 
-def _unasked() -> Check:
-    return Check("warn", "store", "this user may not ask about the server (INFO), so nobody can tell what it keeps")
+def _unasked() -> Finding:
+    return Finding("warn", "store", "this user may not ask about the server (INFO), so nobody can tell what it keeps")
 
 
-async def _findings(client: Client, node: Node, info: Info, options: Options) -> list[Check]:
+async def _findings(client: Client, node: Node, info: Info, options: Options) -> list[Finding]:
     found = [_role(info, node), *_fitness(info), *_memory(info)]
     if info.get("aof_enabled"):
         found.append(_synced(await _appendfsync(client, node)))
     return [*found, _replicas(info, options.wait)]
 
 
-def _role(info: Info, node: Node) -> Check:
+def _role(info: Info, node: Node) -> Finding:
     is_valkey = info.get("server_name") == "valkey"
     name = f"Valkey {info.get('valkey_version')}" if is_valkey else f"Redis {info.get('redis_version')}"
     if node:
         name += f" at {node['target_nodes'].name}"
     if info.get("role") == "slave":
-        return Check("fail", "store", f"{name} is a replica and takes no writes; name the primary")
-    return Check("ok", "store", f"{name} answers as primary")
+        return Finding("fail", "store", f"{name} is a replica and takes no writes; name the primary")
+    return Finding("ok", "store", f"{name} answers as primary")
 
 
-def _fitness(info: Info) -> list[Check]:
+def _fitness(info: Info) -> list[Finding]:
     """Whether it can be used at all."""
     found = []
     version = str(info.get("redis_version", "?"))
     if version.split(".")[0].isdecimal() and int(version.split(".")[0]) < OLDEST:
-        found.append(Check("fail", "store", f"Redis {version} is too old; use Redis 7, Valkey 7.2 or later"))
+        found.append(Finding("fail", "store", f"Redis {version} is too old; use Redis 7, Valkey 7.2 or later"))
     return [*found, *_eviction(info.get("maxmemory_policy"))]
 
 
-def _eviction(policy: str | None) -> list[Check]:
+def _eviction(policy: str | None) -> list[Finding]:
     if policy is None:
         return []
     if policy.startswith("allkeys"):
         says = f"maxmemory-policy is {policy}, so it throws conversations away when memory runs short"
-        return [Check("fail", "store", f"{says}; set it to noeviction")]
+        return [Finding("fail", "store", f"{says}; set it to noeviction")]
     if policy != "noeviction":
         says = f"maxmemory-policy is {policy}; ours have no expiry and stay, but noeviction is the safer choice"
-        return [Check("ok", "store", says)]
-    return [Check("ok", "store", "maxmemory-policy is noeviction, so nothing is thrown away")]
+        return [Finding("ok", "store", says)]
+    return [Finding("ok", "store", "maxmemory-policy is noeviction, so nothing is thrown away")]
 
 
-def _memory(info: Info) -> list[Check]:
+def _memory(info: Info) -> list[Finding]:
     """Whether it outlives a restart. A service may keep the data in a way that Redis has no words for."""
     if info.get("aof_enabled"):
         return []
     says = "appendonly no: but for snapshots, or a service that keeps it otherwise (MemoryDB),"
-    return [Check("warn", "durability", f"{says} a restart forgets every message; set appendonly yes")]
+    return [Finding("warn", "durability", f"{says} a restart forgets every message; set appendonly yes")]
 
 
 async def _appendfsync(client: Client, node: Node) -> str:
@@ -130,12 +130,12 @@ async def _appendfsync(client: Client, node: Node) -> str:
     return str(answer.get("appendfsync", "unknown"))
 
 
-def _synced(policy: str) -> Check:
+def _synced(policy: str) -> Finding:
     mark: Any = "ok" if policy == "always" else "warn"
-    return Check(mark, "durability", f"appendonly yes, appendfsync {policy}: {SYNCED.get(policy, SYNCED['unknown'])}")
+    return Finding(mark, "durability", f"appendonly yes, appendfsync {policy}: {SYNCED.get(policy, SYNCED['unknown'])}")
 
 
-def _replicas(info: Info, wait: int) -> Check:
+def _replicas(info: Info, wait: int) -> Finding:
     """Those who are still being filled confirm nothing."""
     followers = [one for name, one in info.items() if name.startswith("slave") and isinstance(one, dict)]
     filling = sum(one.get("state") != "online" for one in followers)
@@ -143,27 +143,27 @@ def _replicas(info: Info, wait: int) -> Check:
     says = f"{_counted(online, 'replica')} connected"
     if online < wait:
         do = "connect more, or lower `wait` in the store's URL"
-        return Check("fail", "replicas", f"{says}, and wait={wait} asks for more, so every message gets 503: {do}")
-    return Check("ok", "replicas", f"{says}, enough for wait={wait}" if wait else says)
+        return Finding("fail", "replicas", f"{says}, and wait={wait} asks for more, so every message gets 503: {do}")
+    return Finding("ok", "replicas", f"{says}, enough for wait={wait}" if wait else says)
 
 
-async def _offset(client: Client, node: Node, clock: Clock) -> Check:
+async def _offset(client: Client, node: Node, clock: Clock) -> Finding:
     seconds, micros = await client.time(**node)
     ahead_ms = seconds * 1000 + micros // 1000 - clock.now()
     says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
     if abs(ahead_ms) > SKEW_MS:
-        return Check("warn", "clock", f"{says}; turntake goes by the server's")
-    return Check("ok", "clock", says)
+        return Finding("warn", "clock", f"{says}; turntake goes by the server's")
+    return Finding("ok", "clock", says)
 
 
-async def _shards(client: Client, options: Options) -> Check:
+async def _shards(client: Client, options: Options) -> Finding:
     made = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
     if not made:
-        return Check("ok", "store", f"prefix {options.prefix}: will be set up at the first start")
+        return Finding("ok", "store", f"prefix {options.prefix}: will be set up at the first start")
     says = f"prefix {options.prefix}: {_counted(made, 'shard')}"
     if options.shards not in (None, made):
-        return Check("fail", "store", f"{says}, which cannot change; write shards={made} or leave it out")
-    return Check("ok", "store", says)
+        return Finding("fail", "store", f"{says}, which cannot change; write shards={made} or leave it out")
+    return Finding("ok", "store", says)
 
 
 def _counted(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from turntake.buffer.open import Examined
 from turntake.buffer.redis.backend import RedisShelf
 from turntake.buffer.redis.examine import examine
 from turntake.clock import Clock
-from turntake.finding import Check
+from turntake.finding import Finding
 
 
 class RedisStore(SharedStore, Examined):
@@ -19,5 +19,5 @@ class RedisStore(SharedStore, Examined):
         return cls(RedisShelf(url, clock), clock)
 
     @classmethod
-    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Check]:
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         return examine(url, clock)

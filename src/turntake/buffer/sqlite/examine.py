@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turntake.errors import TurntakeError
-from turntake.finding import Check
+from turntake.finding import Finding
 
 DISK_LITTLE_BYTES = 1 << 30
 DISK_NOTHING_BYTES = 100 << 20
 
 
-def sqlite_checks(path: Path) -> Iterator[Check]:
+def sqlite_findings(path: Path) -> Iterator[Finding]:
     from turntake.buffer.sqlite.store import refuse_network
 
     folder = path.parent
     if not folder.is_dir():
-        yield Check("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
+        yield Finding("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
         return
     try:
         refuse_network(path)
-        yield Check("ok", "store", contents(path))
+        yield Finding("ok", "store", contents(path))
     except (TurntakeError, OSError) as error:
-        yield Check("fail", "store", str(error))
+        yield Finding("fail", "store", str(error))
         return
     yield disk(folder)
 
@@ -52,9 +52,9 @@ def contents(path: Path) -> str:
     return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
 
 
-def disk(folder: Path) -> Check:
+def disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free
     says = f"{free / (1 << 30):.1f} GB free on the disk of {folder}"
     if free < DISK_NOTHING_BYTES:
-        return Check("fail", "disk", f"{says}: make room, or nothing can be accepted")
-    return Check("warn" if free < DISK_LITTLE_BYTES else "ok", "disk", says)
+        return Finding("fail", "disk", f"{says}: make room, or nothing can be accepted")
+    return Finding("warn" if free < DISK_LITTLE_BYTES else "ok", "disk", says)

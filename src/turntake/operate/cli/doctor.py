@@ -9,7 +9,7 @@ from cyclopts import App
 
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.cli.flags import Json, Load, switch, takes_settings
 from turntake.operate.cli.output import clean, counted, paint, say, say_json, table
 from turntake.operate.doctor import report as examination
@@ -59,10 +59,10 @@ def doctor(
         asyncio.run(_look(report, settings, offline, rebuild, finish_upgrade))
         rows = [_row(setting, settings) for setting in settings.table]
     except ConfigurationError as error:
-        for check in (*examination.machine(SystemClock()), Check("fail", "config", str(error))):
-            report.add(check)
+        for finding in (*examination.machine(SystemClock()), Finding("fail", "config", str(error))):
+            report.add(finding)
     if json:
-        say_json({"checks": [check._asdict() for check in report.checks], "settings": rows})
+        say_json({"checks": [_as_json(finding) for finding in report.findings], "settings": rows})
     else:
         _conclude(report, rows)
     return int(report.failures > 0)
@@ -72,18 +72,18 @@ class Report:
     """The findings so far; those of a long examination are shown while it goes on."""
 
     def __init__(self, is_shown: bool) -> None:
-        self.checks: list[Check] = []
+        self.findings: list[Finding] = []
         self._is_shown = is_shown
 
     @property
     def failures(self) -> int:
-        return sum(check.mark == "fail" for check in self.checks)
+        return sum(finding.level == "fail" for finding in self.findings)
 
-    def add(self, check: Check) -> None:
-        self.checks.append(check)
+    def add(self, finding: Finding) -> None:
+        self.findings.append(finding)
         if self._is_shown:
-            colour, mark = MARKS[check.mark]
-            say(f"{paint(colour, mark)} {check.about:<{WIDTH}}  {clean(check.says)}")
+            colour, mark = MARKS[finding.level]
+            say(f"{paint(colour, mark)} {finding.subject:<{WIDTH}}  {clean(finding.text)}")
 
     def begin(self, about: str, says: str) -> None:
         """Says what takes a while before it does."""
@@ -94,8 +94,8 @@ class Report:
 
 async def _look(report: Report, settings: Settings, offline: bool, rebuild: bool, finish_upgrade: bool) -> None:
     clock, url = SystemClock(), settings("store")
-    async for check in examination.examine(settings, os.environ, clock, is_offline=offline):
-        report.add(check)
+    async for finding in examination.examine(settings, os.environ, clock, is_offline=offline):
+        report.add(finding)
     if rebuild:
         report.begin("rebuild", "reading every conversation")
         report.add(await stores.rebuild(url, clock))
@@ -112,6 +112,11 @@ def _conclude(report: Report, rows: list[dict[str, str]]) -> None:
         say()
     problems = f"{counted(report.failures, 'problem')} to mend."
     say(paint("red", problems) if report.failures else paint("green", "All is well."))
+
+
+def _as_json(finding: Finding) -> dict[str, str]:
+    """In the words of the published JSON, which are older than those of the code."""
+    return {"mark": finding.level, "about": finding.subject, "says": finding.text}
 
 
 def _row(setting: Setting, settings: Settings) -> dict[str, str]:

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.account_options import Account, accounts, webhook_url
 from turntake.operate.options.settings import BY_KEY, Settings, option_settings
 from turntake.platforms.discord.replies import AGENT as DISCORD_AGENT
@@ -25,23 +25,23 @@ Problem = tuple[Literal["ok", "warn", "fail"], str]
 Options = Mapping[str, str]
 
 
-async def examine(settings: Settings, *, is_offline: bool = False) -> AsyncIterator[Check]:
+async def examine(settings: Settings, *, is_offline: bool = False) -> AsyncIterator[Finding]:
     """For every account of which anything is set: is it complete, and unless offline, what does its platform say."""
     configured = [account for account in accounts(settings) if account.is_configured]
     for account in configured:
         yield complete(account, settings)
     if not is_offline:
         for found in await asyncio.gather(*(ask(account, settings) for account in configured)):
-            for check in found:
-                yield check
+            for finding in found:
+                yield finding
 
 
-def complete(account: Account, settings: Settings) -> Check:
+def complete(account: Account, settings: Settings) -> Finding:
     """What is missing or cannot work, worst first; or where its webhooks go."""
     problems = sorted((*_lacks(account), *_address(account, settings)), key=lambda problem: problem[0] != "fail")
     if not problems:
-        return Check("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, settings)}")
-    return Check(problems[0][0], account.label, "; ".join(says for _, says in problems))
+        return Finding("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, settings)}")
+    return Finding(problems[0][0], account.label, "; ".join(says for _, says in problems))
 
 
 def _lacks(account: Account) -> Iterator[Problem]:
@@ -84,7 +84,7 @@ def _no_address(channel: str) -> Problem:
     return "warn", f"set {PUBLIC_URL} to the address at which the platform reaches this server"
 
 
-async def ask(account: Account, settings: Settings) -> list[Check]:
+async def ask(account: Account, settings: Settings) -> list[Finding]:
     """What the platform says to our credentials; nothing if there are none, or no call that is known to be harmless."""
     question = QUESTIONS.get(account.installed.name)
     if question is None or account.fault or "reply" in account.missing:
@@ -93,7 +93,7 @@ async def ask(account: Account, settings: Settings) -> list[Check]:
     found = [_known_to(answered, _credentials(account))]
     if account.installed.name == "telegram" and found[0][0] == "ok":
         found.append(await _registered(account, settings))
-    return [Check(mark, account.label, _without_secrets(account, says)) for mark, says in found]
+    return [Finding(mark, account.label, _without_secrets(account, says)) for mark, says in found]
 
 
 def _telegram(options: Options, method: str = "getMe") -> Call:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.doctor import stores
 from turntake.operate.options.settings import Settings, without_password
 
@@ -22,85 +22,85 @@ PROBE_S = 2.0
 
 async def examine(
     settings: Settings, environ: Mapping[str, str], clock: Clock, *, is_offline: bool = False
-) -> AsyncIterator[Check]:
+) -> AsyncIterator[Finding]:
     """All findings about a set-up whose settings could be read, each as soon as it is made.
 
     Offline, it does not ask platforms whether they know us.
     """
     from turntake.operate.doctor import channels as examine_channels
 
-    for check in (*machine(clock), *configuration(settings, environ)):
-        yield check
-    async for check in stores.examine(settings("store"), clock):
-        yield check
-    for check in (*agent(settings), *door(settings)):
-        yield check
-    async for check in examine_channels.examine(settings, is_offline=is_offline):
-        yield check
+    for finding in (*machine(clock), *configuration(settings, environ)):
+        yield finding
+    async for finding in stores.examine(settings("store"), clock):
+        yield finding
+    for finding in (*agent(settings), *door(settings)):
+        yield finding
+    async for finding in examine_channels.examine(settings, is_offline=is_offline):
+        yield finding
 
 
-def machine(clock: Clock) -> Iterator[Check]:
+def machine(clock: Clock) -> Iterator[Finding]:
     """What can be said without any settings."""
     import apsw
 
-    yield Check("ok", "turntake", f"{version('turntake')} on Python {platform.python_version()}, {platform.system()}")
+    yield Finding("ok", "turntake", f"{version('turntake')} on Python {platform.python_version()}, {platform.system()}")
     library = apsw.sqlite_lib_version()
     wanted = ".".join(map(str, SQLITE_WANTED))
     if tuple(map(int, library.split("."))) >= SQLITE_WANTED:
-        yield Check("ok", "sqlite", f"{library} ({wanted} or later is needed)")
+        yield Finding("ok", "sqlite", f"{library} ({wanted} or later is needed)")
     else:
-        yield Check("fail", "sqlite", f"{library} can lose committed data; pip install -U 'apsw>={wanted}'")
+        yield Finding("fail", "sqlite", f"{library} can lose committed data; pip install -U 'apsw>={wanted}'")
     installed_at = int(Path(__file__).stat().st_mtime * 1000)
     if clock.now() < max(YEAR_2026, installed_at - DAY_MS):
-        yield Check("fail", "clock", "it is behind; set the time, for example with timedatectl set-ntp true")
+        yield Finding("fail", "clock", "it is behind; set the time, for example with timedatectl set-ntp true")
     else:
-        yield Check("ok", "clock", "plausible")
+        yield Finding("ok", "clock", "plausible")
 
 
-def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
-    yield Check("ok", "config", f"{settings.config} read" if settings.config else "no turntake.toml here; defaults")
+def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    yield Finding("ok", "config", f"{settings.config} read" if settings.config else "no turntake.toml here; defaults")
     for warning in settings.warnings:
-        yield Check("warn", "environment", warning)
+        yield Finding("warn", "environment", warning)
     if settings.config and _is_open(settings.config) and _has_password(settings):
-        yield Check("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {settings.config}")
+        yield Finding("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {settings.config}")
     for setting in settings.table:
         path = environ.get(f"{setting.env}_FILE")
         if setting.is_secret and path and _is_open(Path(path)):
-            yield Check("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
+            yield Finding("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
 
 
-def agent(settings: Settings) -> Iterator[Check]:
+def agent(settings: Settings) -> Iterator[Finding]:
     """Whether the agent can be found; one behind a URL is not called."""
     from turntake.operate.assemble import agent_of
 
     try:
         agent_of(settings)
-        yield Check("ok", "agent", f"{without_password(settings('agent'))} loads")
+        yield Finding("ok", "agent", f"{without_password(settings('agent'))} loads")
     except TurntakeError as error:
-        yield Check("fail", "agent", str(error))
+        yield Finding("fail", "agent", str(error))
 
 
-def door(settings: Settings) -> Iterator[Check]:
+def door(settings: Settings) -> Iterator[Finding]:
     """Who may come in, and whether the port is ours to take."""
     from turntake.http.access import refuse_open_bind
 
     host, keys = settings("host"), settings("api_keys")
     try:
         refuse_open_bind(host, keys)
-        yield Check("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
+        yield Finding("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
     except TurntakeError as error:
-        yield Check("fail", "access", str(error))
+        yield Finding("fail", "access", str(error))
     yield _port(host, settings("port"))
 
 
-def _port(host: str, port: int) -> Check:
+def _port(host: str, port: int) -> Finding:
     try:
         with socket.create_server((host, port), family=family_of(host)):
-            return Check("ok", "port", f"{host}:{port} is free")
+            return Finding("ok", "port", f"{host}:{port} is free")
     except OSError as error:
         if is_turntake(host, port):
-            return Check("ok", "port", f"a turntake server answers on {host}:{port}")
-        return Check("fail", "port", f"{host}:{port} is taken or not ours ({error.strerror}); choose another --port")
+            return Finding("ok", "port", f"a turntake server answers on {host}:{port}")
+        return Finding("fail", "port", f"{host}:{port} is taken or not ours ({error.strerror}); choose another --port")
 
 
 def family_of(host: str) -> socket.AddressFamily:

@@ -6,25 +6,25 @@ from pathlib import Path
 from turntake.buffer.open import Examined, Maintained, open_store, store_kind
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
-from turntake.finding import Check
+from turntake.finding import Finding
 from turntake.operate.options.settings import without_password
 
 
-async def examine(url: str, clock: Clock) -> AsyncIterator[Check]:
+async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
     """Whether the store would open, and how safe it is."""
     try:
         kind = store_kind(url)
         if issubclass(kind, Examined):
-            async for check in kind.examine(url, clock):
-                yield check
+            async for finding in kind.examine(url, clock):
+                yield finding
         else:
-            for check in _unexamined(url):
-                yield check
+            for finding in _unexamined(url):
+                yield finding
     except Exception as error:
         yield _failed("store", error)
 
 
-async def rebuild(url: str, clock: Clock) -> Check:
+async def rebuild(url: str, clock: Clock) -> Finding:
     """Restores the index of deadlines from the conversations alone."""
 
     async def mend(store: Maintained) -> str:
@@ -34,7 +34,7 @@ async def rebuild(url: str, clock: Clock) -> Check:
     return await _asked(url, clock, "rebuild", mend)
 
 
-async def finish_upgrade(url: str, clock: Clock) -> Check:
+async def finish_upgrade(url: str, clock: Clock) -> Finding:
     """Runs the migrations that had to wait for the last process of the old version."""
 
     async def finish(store: Maintained) -> str:
@@ -43,28 +43,28 @@ async def finish_upgrade(url: str, clock: Clock) -> Check:
     return await _asked(url, clock, "upgrade", finish)
 
 
-async def _asked(url: str, clock: Clock, about: str, act: Callable[[Maintained], Awaitable[str]]) -> Check:
+async def _asked(url: str, clock: Clock, about: str, act: Callable[[Maintained], Awaitable[str]]) -> Finding:
     try:
         store = open_store(url, clock)
         if not isinstance(store, Maintained):
-            return Check("ok", about, f"{url.partition(':')[0]}:// needs none; there is nothing to do")
+            return Finding("ok", about, f"{url.partition(':')[0]}:// needs none; there is nothing to do")
         async with store:
-            return Check("ok", about, await act(store))
+            return Finding("ok", about, await act(store))
     except Exception as error:
         return _failed(about, error)
 
 
-def _failed(about: str, error: Exception) -> Check:
+def _failed(about: str, error: Exception) -> Finding:
     """Our own errors say what to do. A library's may quote the URL with its password, so only its kind is named."""
-    return Check("fail", about, str(error) if isinstance(error, TurntakeError) else f"failed: {type(error).__name__}")
+    return Finding("fail", about, str(error) if isinstance(error, TurntakeError) else f"failed: {type(error).__name__}")
 
 
-def _unexamined(url: str) -> list[Check]:
+def _unexamined(url: str) -> list[Finding]:
     if url.startswith("memory:"):
         says = "memory:// forgets everything when the server stops; use sqlite:/// to keep it"
-        return [Check("warn", "store", says)]
+        return [Finding("warn", "store", says)]
     if url.startswith("sqlite:///"):
-        from turntake.buffer.sqlite.examine import sqlite_checks
+        from turntake.buffer.sqlite.examine import sqlite_findings
 
-        return list(sqlite_checks(Path(url.removeprefix("sqlite:///")).absolute()))
-    return [Check("ok", "store", f"{without_password(url)} (not opened)")]
+        return list(sqlite_findings(Path(url.removeprefix("sqlite:///")).absolute()))
+    return [Finding("ok", "store", f"{without_password(url)} (not opened)")]
