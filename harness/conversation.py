@@ -12,7 +12,7 @@ from turntake.clock import SystemClock
 from turntake.deliver.handler import Handler
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Sink
-from turntake.deliver.turn import Grip, Turn
+from turntake.deliver.turn import Turn, TurnControl
 from turntake.observe.stream import Event
 from turntake.rules.conversation import SealedTurn, Touch
 from turntake.rules.deadline import Deadline, Decision
@@ -80,7 +80,7 @@ async def talking(
                 await part.aclose()
 
 
-class NoGrip(Grip):
+class NoControl(TurnControl):
     """For turns that nobody holds."""
 
     async def commit(self) -> None: ...
@@ -109,4 +109,4 @@ def a_turn(*messages: Message, key: ConversationKey = ADA, attempt: int = 1, age
         attempt=attempt,
         agent=agent,
     )
-    return Turn(Claim(key, attempt, sealed, messages), NoGrip())
+    return Turn(Claim(key, attempt, sealed, messages), NoControl())

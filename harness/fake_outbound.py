@@ -11,7 +11,7 @@ class Postbox(Outbound):
         self.sent: list[str] = []
         self.failures = 0
 
-    def leads_out(self, key: ConversationKey) -> bool:
+    def can_send(self, key: ConversationKey) -> bool:
         return True
 
     async def send(self, to: Recipient, index: int, text: str) -> None:

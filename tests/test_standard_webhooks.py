@@ -7,7 +7,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from turntake import ConfigurationError
 from turntake.clock import SystemClock
-from turntake.deliver.signature import Signer
+from turntake.standard_webhooks import Signer
 
 OLD = "whsec_" + base64.b64encode(b"o" * 32).decode()
 NEW = "whsec_" + base64.b64encode(b"n" * 31).decode()

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
+DAY_MS = 24 * 3_600_000
 SET_BACK_MS = 5_000
 DRIFT_WATCHED_MS = 60_000
 STAND_STILL_MS = 100

@@ -15,10 +15,10 @@ from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.completion import Completion, Report
-from turntake.claim.worker import Worker
-from turntake.clock import Clock, SystemClock
+from turntake.claim.worker import Worker, WorkerOptions
+from turntake.clock import DAY_MS, Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
-from turntake.deliver.outbound import Kept, Outbound
+from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, InvalidMessage
 from turntake.observe.observer import Announcer
@@ -38,8 +38,9 @@ H = TypeVar("H", bound=Handler)
 Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
-DAY_MS = 24 * 3_600_000
+KEEP_MS = 8 * DAY_MS
 JANITOR_MS = 60_000
+_WORKER = WorkerOptions()
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -74,10 +75,10 @@ class TurnTake:
         agent: Sink | Handler | None = None,
         outbound: Outbound | None = None,
         role: Role = "all",
-        concurrency: int = 100,
-        lease_ms: int = 60_000,
-        keep_ms: int = 8 * DAY_MS,
-        shutdown_ms: int = 10_000,
+        concurrency: int = _WORKER.concurrency,
+        lease_ms: int = _WORKER.lease_ms,
+        keep_ms: int = KEEP_MS,
+        shutdown_ms: int = _WORKER.shutdown_ms,
         clock: Clock | None = None,
     ) -> None:
         """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it.
@@ -91,13 +92,11 @@ class TurnTake:
         self._announcer = Announcer(self.events, self.clock)
         self.rules = _preset(rules) if isinstance(rules, str) else rules
         self.role = role
-        self.lease_ms = lease_ms
+        self._worker_options = WorkerOptions(concurrency, lease_ms, shutdown_ms)
         self._store_or_url = store
         self._sink = None if agent is None else _as_sink(agent)
-        self._outbound = outbound or Kept()
-        self._concurrency = concurrency
+        self._outbound = outbound or NoOutbound()
         self._keep_ms = keep_ms
-        self._shutdown_ms = shutdown_ms
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -110,9 +109,9 @@ class TurnTake:
         self._sink = _as_sink(function)
         return function
 
-    def lead_out(self, outbound: Outbound) -> None:
+    def set_outbound(self, outbound: Outbound) -> None:
         """Replies leave through `outbound`, unless the constructor was given a way out."""
-        if isinstance(self._outbound, Kept):
+        if isinstance(self._outbound, NoOutbound):
             self._outbound = outbound
 
     def asgi(self, **options: Any) -> "Service":
@@ -160,7 +159,7 @@ class TurnTake:
         """
         self.is_draining = True
         if self._worker is not None and self._stopping is None:
-            self._stopping = asyncio.create_task(self._worker.stop(self._shutdown_ms), name="turntake-drain")
+            self._stopping = asyncio.create_task(self._worker.stop(), name="turntake-drain")
 
     @property
     def is_running(self) -> bool:
@@ -222,7 +221,7 @@ class TurnTake:
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
         """Keeps a turn claimed for longer, from outside."""
-        return await self._completion.extend(turn_id, lease_ms, self.lease_ms)
+        return await self._completion.extend(turn_id, lease_ms, self._worker_options.lease_ms)
 
     async def retry_letter(self, letter_id: str) -> Conversation | None:
         """A dead letter's messages wait again, due at once."""
@@ -240,8 +239,7 @@ class TurnTake:
                 self._outbound,
                 self.rules_for,
                 self._alarm,
-                self._concurrency,
-                self.lease_ms,
+                self._worker_options,
                 self._announcer.claimed,
                 self._announcer.ended,
             )

@@ -83,11 +83,11 @@ async def test_a_wait_for_the_callback_costs_no_attempt() -> None:
 
 
 @pytest.mark.parametrize("key", [ADA, ConversationKey.of("ada", channel="telegram")])
-async def test_it_leads_out_only_for_its_channel_and_if_configured(key: ConversationKey) -> None:
+async def test_it_can_send_only_for_its_channel_and_if_configured(key: ConversationKey) -> None:
     """Otherwise replies stay with their turn, even those a handler sends early."""
     async with agent_server() as server:
         callback, nowhere = Callback(server.url), Callback("")
-        assert (callback.leads_out(key), nowhere.leads_out(key)) == (key is ADA, False)
+        assert (callback.can_send(key), nowhere.can_send(key)) == (key is ADA, False)
         await nowhere.send(Recipient(key, "turn_1", ()), 0, "kept")
         await callback.send(Recipient(key, "turn_1", ()), 0, "sent")
         await callback.aclose()

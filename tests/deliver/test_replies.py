@@ -106,8 +106,8 @@ async def test_the_account_and_the_thread_are_those_of_the_conversation(board: B
     key = ConversationKey.of("ann", channel="notes", account="sales/+49", topic="17.5@ann")
     await out.send(Recipient(key, "turn_1", ()), 0, "hi")
     assert board.calls[0].json == {"to": "ann", "text": "hi", "from": "+49", "thread": "17.5", "id": "turn_1-0"}
-    assert not out.leads_out(ConversationKey.of("ann", channel="notes", account="other/+49"))
-    assert not out.leads_out(ConversationKey.of("ann", channel="elsewhere"))
+    assert not out.can_send(ConversationKey.of("ann", channel="notes", account="other/+49"))
+    assert not out.can_send(ConversationKey.of("ann", channel="elsewhere"))
     await out.aclose()
 
 

@@ -11,7 +11,7 @@ from turntake.buffer.store import Store
 from turntake.clock import Clock
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Pending, Sink
-from turntake.deliver.turn import Grip, Turn
+from turntake.deliver.turn import Turn, TurnControl
 from turntake.errors import ClaimLost, FateUnknown, GiveUp, RetryLater, StoreUnavailable
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Dead, Progress, SealedTurn, Settlement
@@ -26,7 +26,7 @@ PAUSES_MS = (100, 200, 400, 800, 1_600)
 LONGEST_ERROR = 4_096
 
 
-class Attempt(Grip):
+class Attempt(TurnControl):
     """Holds a claim for as long as its handler works. `settlement` is what came of it, once it is over."""
 
     def __init__(self, claim: Claim, store: Store, sink: Sink, outbound: Outbound, rules: Rules, lease_ms: int) -> None:
@@ -102,7 +102,7 @@ class Attempt(Grip):
 
     async def _send_rest(self) -> Settlement:
         progress = self._progress
-        if not self._outbound.leads_out(self.claim.key):
+        if not self._outbound.can_send(self.claim.key):
             return Answered(progress.replies)
         await self._save(progress)
         for index in range(progress.sent, len(progress.replies)):

@@ -41,7 +41,7 @@ class Completion:
         if claim is None or claim.turn.progress.is_final:
             return Report(record)
         before, replies = claim.turn.progress, tuple(map(storable, replies))
-        if not self._outbound.leads_out(claim.key):
+        if not self._outbound.can_send(claim.key):
             is_ended = await self._store.settle(claim, Answered(before.replies + replies))
         else:
             parts = tuple(part for reply in replies for part in self._outbound.parts(claim.key, reply))

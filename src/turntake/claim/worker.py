@@ -3,10 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
 
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt
+from turntake.clock import DAY_MS
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ClaimLost, StoreUnavailable
@@ -14,7 +18,7 @@ from turntake.rules.conversation import Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
-from turntake.rules.rules import Rules
+from turntake.rules.rules import Milliseconds, Rules
 
 log = logging.getLogger("turntake")
 
@@ -22,6 +26,20 @@ STORE_PAUSE_MS = 500
 NOTHING_THERE_MS = 5
 STUBBORN_S = 1.0
 A_CROWD = 10  # who meets so many at once need not look whether there are more
+
+
+class WorkerOptions(msgspec.Struct, frozen=True):
+    """`[worker]`: how many turns at a time, and for how long."""
+
+    concurrency: Annotated[
+        int, msgspec.Meta(ge=1, le=100_000, description="How many turns are answered at the same time.")
+    ] = 100
+    lease_ms: Annotated[
+        int, msgspec.Meta(ge=100, le=DAY_MS, description="How long a claim lasts unless the worker extends it.")
+    ] = 60_000
+    shutdown_ms: Annotated[
+        Milliseconds, msgspec.Meta(description="How long answers may take to finish when stopping.")
+    ] = 10_000
 
 
 class Worker:
@@ -34,8 +52,7 @@ class Worker:
         outbound: Outbound,
         rules_for: Callable[[ConversationKey], Rules],
         alarm: Alarm,
-        concurrency: int,
-        lease_ms: int,
+        options: WorkerOptions,
         on_claim: Callable[[Claim], None],
         on_end: Callable[[Attempt], None],
     ) -> None:
@@ -44,8 +61,9 @@ class Worker:
         self._outbound = outbound
         self._rules_for = rules_for
         self._alarm = alarm
-        self._concurrency = concurrency
-        self._lease_ms = lease_ms
+        self._concurrency = options.concurrency
+        self._lease_ms = options.lease_ms
+        self._shutdown_ms = options.shutdown_ms
         self._on_claim = on_claim
         self._on_end = on_end
         self._running: dict[Attempt, asyncio.Task[None]] = {}
@@ -68,14 +86,14 @@ class Worker:
                 look_at = self._store.clock.now() + STORE_PAUSE_MS
             await self._alarm.sleep(look_at)
 
-    async def stop(self, grace_ms: int) -> None:
-        """Claims nothing more, lets handlers finish for `grace_ms`, then hands back what is left."""
+    async def stop(self) -> None:
+        """Claims nothing more, lets handlers finish for `shutdown_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
         working, heart = self._tasks
         await asyncio.wait([working])
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=grace_ms / 1000)
+            await asyncio.wait(self._running.values(), timeout=self._shutdown_ms / 1000)
         handed_back = dict(self._running)
         for task in handed_back.values():
             task.cancel()

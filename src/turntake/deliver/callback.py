@@ -31,11 +31,11 @@ class Callback(Outbound):
             else None
         )
 
-    def leads_out(self, key: ConversationKey) -> bool:
+    def can_send(self, key: ConversationKey) -> bool:
         return self._exchange is not None and key.channel == self._channel
 
     async def send(self, to: Recipient, index: int, text: str) -> None:
-        if self._exchange is None or not self.leads_out(to.key):
+        if self._exchange is None or not self.can_send(to.key):
             return
         event = reply_ready(to.key, to.turn_id, index, text)
         response = await self._exchange.post(event.id, event)

@@ -14,8 +14,8 @@ import msgspec
 
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.cloudevents import CONTENT_TYPE
-from turntake.deliver.signature import Signer
 from turntake.errors import CallFailed, ConfigurationError, GiveUp, RetryLater
+from turntake.standard_webhooks import Signer
 
 LARGEST_BODY = 64 * 1024
 EXCERPT = 200

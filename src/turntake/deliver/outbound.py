@@ -11,7 +11,7 @@ class Outbound(ABC):
     """Takes replies to the person, through the channel the messages came in by."""
 
     @abstractmethod
-    def leads_out(self, key: ConversationKey) -> bool:
+    def can_send(self, key: ConversationKey) -> bool:
         """Whether a reply to this conversation goes anywhere. If not, it is kept with its turn, and that is all."""
 
     @abstractmethod
@@ -39,10 +39,10 @@ class Outbound(ABC):
         return None
 
 
-class Kept(Outbound):
+class NoOutbound(Outbound):
     """Replies stay with their turn: readable through the API and the event stream."""
 
-    def leads_out(self, key: ConversationKey) -> bool:
+    def can_send(self, key: ConversationKey) -> bool:
         return False
 
     async def send(self, to: Recipient, index: int, text: str) -> None:

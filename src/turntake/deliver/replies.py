@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.http_call import LARGEST_BODY, answer_to, client
-from turntake.deliver.outbound import Kept, Outbound
+from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.split import split
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import Call, Recipient, Response, Sender
@@ -45,7 +45,7 @@ class Replies(Outbound):
         clock: Clock | None = None,
     ) -> None:
         self._senders = senders
-        self._elsewhere = elsewhere or Kept()
+        self._elsewhere = elsewhere or NoOutbound()
         self._timeout_ms = timeout_ms
         self._shows_typing = shows_typing
         self._sends_unknown_again = sends_unknown_again
@@ -54,8 +54,8 @@ class Replies(Outbound):
         self._client = client({"accept": "application/json"})
         self._courtesies: set[asyncio.Task[object]] = set()
 
-    def leads_out(self, key: ConversationKey) -> bool:
-        return self._sender(key) is not None or self._elsewhere.leads_out(key)
+    def can_send(self, key: ConversationKey) -> bool:
+        return self._sender(key) is not None or self._elsewhere.can_send(key)
 
     def parts(self, key: ConversationKey, text: str) -> tuple[str, ...]:
         sender = self._sender(key)

@@ -9,7 +9,7 @@ from turntake.rules.message import Message, joined
 from turntake.rules.records import Claim
 
 
-class Grip(ABC):
+class TurnControl(ABC):
     """What a handler may do with the claim behind its turn. Each call raises ClaimLost once the claim is gone."""
 
     @abstractmethod
@@ -28,9 +28,9 @@ class Grip(ABC):
 class Turn:
     """One person's messages, handed over together; on a retry the same messages under the same id."""
 
-    def __init__(self, claim: Claim, grip: Grip) -> None:
+    def __init__(self, claim: Claim, control: TurnControl) -> None:
         self.claim = claim
-        self._grip = grip
+        self._control = control
 
     @property
     def id(self) -> str:
@@ -77,16 +77,16 @@ class Turn:
 
     async def commit(self) -> None:
         """The point of no return: from here on a new message no longer interrupts this answer."""
-        await self._grip.commit()
+        await self._control.commit()
 
     async def reply(self, text: str) -> None:
         """Sends a reply at once, while the handler goes on. A retry does not send again what already left."""
-        await self._grip.reply(text)
+        await self._control.reply(text)
 
     async def extend(self, duration_ms: int | None = None) -> None:
         """Keeps the claim for longer. Only needed by handlers that block the event loop; others are kept alive."""
-        await self._grip.extend(duration_ms)
+        await self._control.extend(duration_ms)
 
     def arrivals(self) -> AsyncIterator[Message]:
         """Messages that come in while the handler runs. They are shown here and still wait for the next turn."""
-        return (message async for message in self._grip.arrivals() if not message.is_amendment)
+        return (message async for message in self._control.arrivals() if not message.is_amendment)

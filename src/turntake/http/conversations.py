@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turntake.buffer.store import Query
+from turntake.clock import DAY_MS
 from turntake.errors import Problem
 from turntake.http.requests import Endpoint, answer, body, conversation_key, page, query
 from turntake.http.views import ConversationView, conversation_detail, conversation_view
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
-from turntake.service import DAY_MS, TurnTake
+from turntake.service import TurnTake
 
 LATEST_TURNS = 10
 

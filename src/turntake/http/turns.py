@@ -8,11 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turntake.accept.body import Text
+from turntake.clock import DAY_MS
 from turntake.errors import Problem
 from turntake.http.requests import Endpoint, answer, body
 from turntake.http.views import turn_view
 from turntake.rules.records import TurnRecord
-from turntake.service import DAY_MS, TurnTake
+from turntake.service import TurnTake
 
 REPLIES = 100
 

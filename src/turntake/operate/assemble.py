@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from turntake.deliver.outbound import Kept, Outbound
+from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.operate.account_options import Account, senders_of
 from turntake.operate.account_options import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
@@ -60,7 +60,7 @@ def outbound_of(settings: Settings, accounts: list[Account]) -> Outbound:
     """Replies stay with their turns unless they have somewhere to go; only then is an HTTP client loaded."""
     url, senders = settings("generic.callback_url"), senders_of(accounts)
     if not url and not senders:
-        return Kept()
+        return NoOutbound()
     from turntake.deliver.callback import Callback
     from turntake.deliver.replies import Replies
 
@@ -81,6 +81,6 @@ def _named(agent: Agent, turns: TurnTake, settings: Settings, outbound: Outbound
     """The object that `module:turns` names has its own store and rules; of ours it takes the role and the way out."""
     if settings.is_set("role"):
         turns.role = settings("role")
-    turns.lead_out(outbound)
+    turns.set_outbound(outbound)
     ignored = tuple(key for key in settings.given if key.startswith(OWN) and settings.is_set(key))
     return Parts(turns, agent, outbound, accounts, ignored)

@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import msgspec
 
 from turntake.buffer.open import SCHEME
+from turntake.clock import DAY_MS
 from turntake.operate.channel_plugins import channels
 from turntake.platforms.channel import Option
 from turntake.rules.rules import PRESETS, Milliseconds, Rules
-from turntake.service import DAY_MS, DEFAULT_STORE, Role
+from turntake.service import DEFAULT_STORE, Role
 
 PREFIX = "TURNTAKE_"
 _PASSWORD = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)+)", re.IGNORECASE)
