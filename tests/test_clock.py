@@ -38,17 +38,29 @@ def test_it_starts_with_the_stores_time_whatever_its_own(clock: SystemClock) -> 
     assert clock.now() == HOUR_MS
 
 
-def test_it_catches_up_at_once(clock: SystemClock) -> None:
-    """Whoever is behind would claim too late."""
-    clock.follow(HOUR_MS + 700)
-    assert clock.now() == HOUR_MS + 700
-
-
-def test_a_word_that_was_long_under_way_changes_nothing(clock: SystemClock, steady: Steady) -> None:
-    """It looks like being ahead."""
-    steady.pass_ms(300)
+def test_it_starts_with_the_stores_time_also_if_it_was_asked_before(steady: Steady) -> None:
+    """Nothing was decided yet by the machine's own time, so going back harms nobody."""
+    clock = SystemClock()
+    assert clock.now() > HOUR_MS
     clock.follow(HOUR_MS)
-    assert clock.now() == HOUR_MS + 300
+    assert clock.now() == HOUR_MS
+
+
+@pytest.mark.parametrize("behind_ms", [700, HOUR_MS])
+def test_it_catches_up_at_once(clock: SystemClock, behind_ms: int) -> None:
+    """Whoever is behind would claim too late, also if the store's clock was set forward by an hour."""
+    clock.follow(HOUR_MS + behind_ms)
+    assert clock.now() == HOUR_MS + behind_ms
+
+
+@pytest.mark.parametrize(("passed_ms", "under_way_ms"), [(300, 300), (10_000, 2_000)])
+def test_a_word_that_was_long_under_way_changes_nothing(
+    clock: SystemClock, steady: Steady, passed_ms: int, under_way_ms: int
+) -> None:
+    """It looks like being ahead."""
+    steady.pass_ms(passed_ms)
+    clock.follow(HOUR_MS + passed_ms - under_way_ms)
+    assert clock.now() == HOUR_MS + passed_ms
 
 
 def test_drift_is_taken_back_a_little_at_a_time_and_never_backwards(clock: SystemClock, steady: Steady) -> None:
@@ -61,6 +73,28 @@ def test_drift_is_taken_back_a_little_at_a_time_and_never_backwards(clock: Syste
     assert seen == sorted(seen)
     ahead = seen[-1] - (HOUR_MS + len(seen[1:]) * 1_000)
     assert ahead == len(seen[1:]) * 5 - 5 - STAND_STILL_MS
+
+
+def test_drift_is_seen_though_single_words_are_late(clock: SystemClock, steady: Steady) -> None:
+    """50 ms too fast each minute; six words of seven are 200 ms late, so only the least lateness of a minute counts."""
+    before = 0
+    for second in range(1, 241):
+        steady.pass_ms(1_000 + second * 50 // 60 - (second - 1) * 50 // 60)
+        store_ms = HOUR_MS + second * 1_000
+        assert clock.now() >= max(before, store_ms - 2)
+        before = clock.now()
+        clock.follow(store_ms - (200 if second % 7 else 0))
+        assert clock.now() >= before
+    ahead_ms = clock.now() - (HOUR_MS + 240_000)
+    assert abs(ahead_ms) <= 110, "left alone it would be 200 ms ahead"
+
+
+def test_a_store_whose_clock_was_set_back_by_an_hour_is_not_followed_there(clock: SystemClock, steady: Steady) -> None:
+    """It goes on as before, for as long as the store's clock needs to catch up."""
+    for second in range(10, 4_000, 10):
+        steady.pass_ms(10_000)
+        clock.follow(second * 1_000)
+        assert clock.now() == HOUR_MS + second * 1_000
 
 
 def test_a_store_whose_clock_was_set_back_is_not_followed(clock: SystemClock, steady: Steady) -> None:

@@ -1,37 +1,22 @@
-"""What Redis may throw away by itself: the memory of single calls, and nothing that anybody said."""
+"""What Redis may throw away: the memory of single calls, and nothing that anybody said."""
 
-from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from harness.databases import Valkey
-from turntake.buffer.redis.keys import Shard
+from harness.redis_store import key
 from turntake.buffer.redis.store import RedisStore
+from turntake.errors import ConfigurationError
 from turntake.rules.conversation import Answered, Dead, Progress
 from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.records import Append
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import ANN, LEASE_MS, OFF, ids_of, say, take
+from turntake.testing.store_contract import LEASE_MS, OFF, say
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
-    with Valkey(tmp_path_factory.mktemp("redis"), is_safe=False) as server:
-        yield server
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-async def store(server: Valkey, clock: VirtualClock) -> AsyncIterator[RedisStore]:
-    server.ask("FLUSHALL")
-    async with RedisStore.open(server.url, clock) as store:
-        yield store
-
-
-async def test_nothing_that_was_said_ever_expires(server: Valkey, store: RedisStore) -> None:
+async def test_nothing_that_was_said_ever_expires(server: Valkey, prefix: str, store: RedisStore) -> None:
     """Conversations that wait, are answered, are being answered or failed, their turns, letters and indexes: an expiry
     on any of their keys would lose it without a word, on a clock that no test moves."""
     for name in ("waiting", "answered", "saved", "dead"):
@@ -41,20 +26,56 @@ async def test_nothing_that_was_said_ever_expires(server: Valkey, store: RedisSt
     await store.save(claims["saved"], Progress(("hello",), 0, True))
     await store.settle(claims["dead"], Dead("no"))
     await say(store, "m2", key=ConversationKey.of("waiting"))
-    names: list[str] = [name.decode() for name in server.ask("KEYS", "*")]
+    names: list[str] = [name.decode() for name in server.ask("KEYS", f"{prefix}:*")]
     assert len([name for name in names if ":c:" in name]) == 4
     assert [name for name in names if server.ask("PTTL", name) != -1 and ":done:" not in name] == []
 
 
-async def test_a_claim_goes_by_the_row_and_not_by_the_index(
-    server: Valkey, store: RedisStore, clock: VirtualClock
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
+async def test_a_server_that_would_evict_conversations_is_refused(
+    server: Valkey, clock: VirtualClock, policy: str
 ) -> None:
-    """The index says that a conversation is due, as after a loss on the server: nobody is handed over early, and the
-    index is put right on the way."""
-    answer = await say(store, "m1")
-    server.ask("ZADD", Shard("turntake", 0).due, 1, str(ANN))
-    assert await store.next_due() == 1
-    assert await store.claim(5, LEASE_MS) == []
-    assert await store.next_due() == answer.due_at == clock.now() + 1_000
-    await clock.advance(1_000)
-    assert ids_of(await take(store)) == ["m1"]
+    """Under cache pressure allkeys-lru threw away 200 of 200 buffers."""
+    server.ask("CONFIG", "SET", "maxmemory-policy", policy)
+    try:
+        with pytest.raises(ConfigurationError, match=f"maxmemory-policy is {policy}.*noeviction"):
+            async with RedisStore.open(server.url, clock):
+                pass
+    finally:
+        server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+
+async def test_a_server_that_evicts_what_expires_keeps_every_conversation(
+    tmp_path: Path, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """volatile-lru is what ElastiCache starts with: a cache beside us is evicted, and none of ours has an expiry."""
+    with Valkey(tmp_path, "maxmemory 12mb", "maxmemory-policy volatile-lru") as server:
+        async with RedisStore.open(server.url, clock) as store:
+            assert "forget" not in caplog.text
+            await store.append([Append(key(number), Message("m1", "x" * 100), OFF) for number in range(200)])
+            claims = await store.claim(100, LEASE_MS)
+            for claim in claims[:50]:
+                await store.settle(claim, Answered())
+            expiring = [name for name in server.ask("KEYS", "*") if server.ask("PTTL", name.decode()) != -1]
+            assert expiring
+            assert all(b":done:" in name for name in expiring)
+            with server.client() as cache:
+                for number in range(300):
+                    cache.set(f"cache{number}", "x" * 100_000, ex=1_000)
+            assert int(server.ask("INFO", "stats")["evicted_keys"]) > 100
+            await clock.advance(LEASE_MS)
+            assert len(await store.claim(500, LEASE_MS) + await store.claim(500, LEASE_MS)) == 150
+            assert (await say(store, "m1", key=key(7), rules=OFF)).status == "duplicate"
+            assert await store.rebuild() == 0
+
+
+async def test_a_server_that_writes_nothing_down_is_warned_about(
+    server: Valkey, tmp_path: Path, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without AOF a killed server forgets all; with it, there is nothing to say."""
+    async with RedisStore.open(server.url, clock):
+        assert "a restart forgets every message; set appendonly yes" in caplog.text
+    caplog.clear()
+    with Valkey(tmp_path) as safe:
+        async with RedisStore.open(safe.url, clock):
+            assert caplog.text == ""

@@ -1,0 +1,153 @@
+"""How a due conversation is reserved, read and claimed, and what may happen in between."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.databases import Cluster, Valkey
+from harness.redis_store import key, shard_of, shelf_of
+from turntake import Rules
+from turntake.buffer.redis import claiming
+from turntake.buffer.redis.claiming import RESERVED_MS
+from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.store import HORIZON_MS
+from turntake.errors import StoreUnavailable
+from turntake.rules.message import Message
+from turntake.rules.records import Append
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import ANN, LEASE_MS, OFF, ids_of, open_ids, say, take
+
+
+async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
+    url: str, store: RedisStore, clock: VirtualClock
+) -> None:
+    """It had put the deadline off and wrote nothing: the next one finds the conversation as it was."""
+    await say(store, "m1", rules=OFF)
+    async with RedisStore.open(url, clock) as dying:
+        assert len(await shelf_of(dying)._claiming._take(shard_of(dying), [str(ANN)], clock.now())) == 1
+    assert await store.claim(5, LEASE_MS) == []
+    assert await store.next_due() == clock.now() + RESERVED_MS
+    await clock.advance(RESERVED_MS)
+    claim = await take(store)
+    assert (claim.epoch, ids_of(claim)) == (1, ["m1"])
+    assert RESERVED_MS < HORIZON_MS
+
+
+async def test_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
+    """Its deadline moved between looking and taking: it is not put off, and nobody's deadline changes."""
+    answer = await say(store, "m1")
+    assert await shelf_of(store)._claiming._take(shard_of(store), [str(ANN)], clock.now()) == []
+    assert await store.next_due() == answer.due_at
+
+
+async def test_what_is_taken_and_then_said_more_to_is_not_claimed_early(
+    url: str, store: RedisStore, clock: VirtualClock
+) -> None:
+    """Between offering and claiming somebody goes on talking: the claim is refused, and the new deadline stands."""
+    await say(store, "m1")
+    await clock.advance(1_000)
+    async with RedisStore.open(url, clock) as other:
+        decide = store._claimed
+
+        def and_meanwhile(due: Any, lease_ms: int) -> Any:
+            draft = decide(due, lease_ms)
+            drafts.append(draft)
+            return draft
+
+        drafts: list[Any] = []
+        swap = shelf_of(store)._swap
+
+        async def late(*args: Any) -> Any:
+            await say(other, "m2")
+            return await swap(*args)
+
+        store._claimed = and_meanwhile  # type: ignore[method-assign]
+        shelf_of(store)._swap = late  # type: ignore[assignment,method-assign]
+        assert await store.claim(5, LEASE_MS) == []
+    assert len(drafts) == 1
+    due_at = await store.next_due()
+    assert due_at is not None
+    assert due_at > clock.now()
+    assert await open_ids(store) == ["m1", "m2"]
+
+
+MANY = Rules(capacity=9_999, max_messages=9_999)
+
+
+async def test_a_claim_waits_for_no_replica(url: str, store: RedisStore, clock: VirtualClock) -> None:
+    """Written but reported as failed, it would hold a lease for nobody, again and again, until the turn was dead."""
+    await say(store, "m1", rules=OFF)
+    async with RedisStore.open(f"{url}&wait=1&wait_ms=20", clock) as careful:
+        with pytest.raises(StoreUnavailable, match="replicas"):
+            await say(careful, "m2", rules=OFF)
+        claim = await take(careful)
+        assert ids_of(claim) == ["m1"]
+        assert claim.turn.failures == 0
+
+
+async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim looks again while it has room; what it has by then must not wait for the end of its lease."""
+    await say(store, "m1", rules=OFF)
+    look, looks = shelf_of(store)._claiming._due_before, []
+
+    async def fails_later(*given: Any) -> Any:
+        looks.append(given)
+        if len(looks) > 1:
+            raise StoreUnavailable
+        return await look(*given)
+
+    monkeypatch.setattr(shelf_of(store)._claiming, "_due_before", fails_later)
+    assert [ids_of(claim) for claim in await store.claim(5, LEASE_MS)] == [["m1"]]
+    with pytest.raises(StoreUnavailable):
+        await store.claim(5, LEASE_MS)
+
+
+async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
+    store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no failure of the turn's, and somebody else may have it at once."""
+    await store.append([Append(ANN, Message(f"m{number}"), MANY) for number in range(claiming.MESSAGES_OFFERED + 1)])
+    await clock.advance(60_000)
+
+    async def fails(*given: Any) -> Any:
+        raise StoreUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shelf_of(store), "messages", fails)
+        assert await store.claim(1, LEASE_MS) == []
+    claim = await take(store)
+    assert len(claim.messages) == claiming.MESSAGES_OFFERED + 1
+    assert claim.turn.failures == 0
+
+
+# redis-py drops nodes that left the cluster without closing them.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+async def test_one_node_that_is_down_does_not_stop_the_others(tmp_path: Path, clock: VirtualClock) -> None:
+    """Whoever lives on the other nodes is still answered."""
+    with Cluster(tmp_path, 3, "cluster-require-full-coverage no", is_safe=False) as cluster:
+        async with RedisStore.open(f"{cluster.url}?shards=6", clock) as store:
+            for number in range(12):
+                await say(store, "m1", key=key(number), rules=OFF)
+            cluster.nodes[2].kill()
+            claims = await store.claim(20, LEASE_MS)
+            assert 0 < len(claims) < 12
+            assert await store.next_due() is not None
+    gc.collect()
+
+
+async def test_a_claim_goes_by_the_row_and_not_by_the_index(
+    server: Valkey, store: RedisStore, clock: VirtualClock
+) -> None:
+    """The index says that a conversation is due, as after a loss on the server: nobody is handed over early, and the
+    index is put right on the way."""
+    answer = await say(store, "m1")
+    server.ask("ZADD", shard_of(store).due, 1, str(ANN))
+    assert await store.next_due() == 1
+    assert await store.claim(5, LEASE_MS) == []
+    assert await store.next_due() == answer.due_at == clock.now() + 1_000
+    await clock.advance(1_000)
+    assert ids_of(await take(store)) == ["m1"]

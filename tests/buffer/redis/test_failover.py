@@ -1,0 +1,155 @@
+"""A replica takes the primary's place: what that may cost, and what it may not."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.databases import Cluster, Sentinel, Valkey, until
+from harness.redis_store import ROOMY, again, key, shelf_of
+from turntake.buffer.redis.store import RedisStore
+from turntake.clock import SystemClock
+from turntake.errors import StoreUnavailable
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import BOB, LEASE_MS, OFF, ids_of, open_ids, say, take
+
+pytestmark = pytest.mark.usefixtures("no_errors_are_left_behind")
+
+
+@pytest.fixture
+def store(proxied_store: RedisStore) -> RedisStore:
+    return proxied_store
+
+
+def dump(server: Valkey) -> dict[bytes, Any]:
+    """All that is there, but for memories of calls."""
+    names = [name for name in server.ask("KEYS", "*") if b":done:" not in name]
+    return {name: server.ask("DUMP", name.decode()) for name in names}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Sentinel]:
+    with Sentinel(tmp_path, down_after_ms=500) as pair:
+        yield pair
+
+
+def cut_off(pair: Sentinel) -> None:
+    """The replica gets nothing more, and what is under way to it is lost."""
+    pair.replica.pause()
+    pair.primary.ask("CLIENT", "KILL", "TYPE", "replica")
+
+
+def fail_over(pair: Sentinel) -> None:
+    """The primary dies for good, and the replica takes its place."""
+    old = pair.primary.port
+    pair.primary.kill()
+    pair.replica.resume()
+    until(lambda: pair.primary_port() != old)
+    until(lambda: pair.replica.ask("INFO", "replication")["role"] == "master")
+
+
+def is_replicated(pair: Sentinel) -> bool:
+    primary, replica = (one.ask("INFO", "replication") for one in (pair.primary, pair.replica))
+    return bool(replica["master_link_status"] == "up" and replica["slave_repl_offset"] >= primary["master_repl_offset"])
+
+
+async def test_what_a_failover_took_is_counted_and_reported(
+    pair: Sentinel, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing waits for the replica by default: the store cannot prevent the loss, but it does not hide it."""
+    async with RedisStore.open(pair.url, clock) as store:
+        for number in range(3):
+            await say(store, f"kept-{number}", rules=ROOMY)
+        await asyncio.to_thread(until, lambda: is_replicated(pair))
+        await asyncio.to_thread(cut_off, pair)
+        for number in range(2):
+            await say(store, f"lost-{number}", rules=ROOMY)
+            await SystemClock().sleep(2)
+        await asyncio.to_thread(fail_over, pair)
+        async with asyncio.timeout(15):
+            await again(store, "new-1", BOB)
+            await again(store, "new-2")
+        assert await open_ids(store) == ["kept-0", "kept-1", "kept-2", "new-2"]
+        assert shelf_of(store).lost == 2, "though as many are new"
+    records = [record for record in caplog.records if "lost messages" in record.message]
+    assert [(record.levelno, record.lost) for record in records] == [(logging.ERROR, 2)]  # type: ignore[attr-defined]
+
+
+async def test_with_wait_nothing_acknowledged_is_lost_in_a_failover(pair: Sentinel, clock: VirtualClock) -> None:
+    """What no replica has in time is not acknowledged, however often it is sent."""
+    async with RedisStore.open(f"{pair.url}?wait=1&wait_ms=200", clock) as store:
+        acknowledged = ["m0", "m1"]
+        for message_id in acknowledged:
+            assert (await say(store, message_id, rules=ROOMY)).status == "buffered"
+        await asyncio.to_thread(cut_off, pair)
+        for message_id in ("m2", "m2", "m1"):
+            with pytest.raises(StoreUnavailable, match="replicas"):
+                await say(store, message_id, rules=ROOMY)
+        await asyncio.to_thread(fail_over, pair)
+        assert await found_again(store) == acknowledged
+        assert shelf_of(store).lost == 0
+        with pytest.raises(StoreUnavailable, match="replicas"):
+            await say(store, "m3", rules=ROOMY)
+
+
+async def found_again(store: RedisStore) -> list[str]:
+    """What the new primary has, once the store has found it."""
+    while True:
+        try:
+            return await open_ids(store)
+        except StoreUnavailable:
+            continue
+
+
+async def test_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock: VirtualClock) -> None:
+    """Writers that send again until they are answered lose nothing, and the store finds the new primary by itself."""
+    async with RedisStore.open(pair.url, clock) as store:
+        for number in range(20):
+            await say(store, f"m{number}", key=key(number % 4), rules=ROOMY)
+        await asyncio.to_thread(until, lambda: is_replicated(pair))
+        await asyncio.to_thread(pair.primary.kill)
+        async with asyncio.timeout(15):
+            for number in range(20, 40):
+                await again(store, f"m{number}", key(number % 4))
+        stored = [message_id for number in range(4) for message_id in await open_ids(store, key(number))]
+        assert sorted(stored) == sorted(f"m{number}" for number in range(40))
+        assert shelf_of(store).lost == 0
+        assert await store.rebuild() == 0
+
+
+async def test_a_row_that_went_back_in_a_failover_is_not_taken_for_the_one_remembered(
+    server: Valkey, store: RedisStore, clock: VirtualClock
+) -> None:
+    """The failover took a write away, and another process wrote the next one since: the same version, another row.
+    Whoever remembers the lost one must not write over what was acknowledged afterwards."""
+    await say(store, "m1", rules=OFF)
+    replicated = dump(server)
+    await say(store, "m2", rules=OFF)
+    server.ask("FLUSHALL")
+    with server.client() as client:
+        for name, value in replicated.items():
+            client.restore(name, 0, value)
+    async with RedisStore.open(server.url, clock) as other:
+        claim = await take(other)
+        await say(store, "m3", rules=OFF)
+        assert await other.extend([claim], LEASE_MS) == [True]
+        assert await store.claim(5, LEASE_MS) == []
+        assert await open_ids(other) == ["m1", "m3"]
+
+
+@pytest.mark.parametrize("kind", ["server", "cluster"])
+async def test_with_wait_and_no_replica_nothing_is_acknowledged(tmp_path: Path, clock: VirtualClock, kind: str) -> None:
+    """WAIT goes on the connection that wrote, also to a cluster's node; what is there may still be read."""
+    servers = Valkey(tmp_path, is_safe=False) if kind == "server" else Cluster(tmp_path, 1, is_safe=False)
+    with servers:
+        async with RedisStore.open(f"{servers.url}?wait=1&wait_ms=50", clock) as store:
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable, match="replicas"):
+                    await say(store, "m1", rules=OFF)
+            assert await open_ids(store) == ["m1"]
+        async with RedisStore.open(servers.url, clock) as store:
+            assert (await say(store, "m1", rules=OFF)).status == "duplicate"
+            assert ids_of(await take(store)) == ["m1"]
