@@ -1,0 +1,86 @@
+"""NOTIFY and LISTEN: few words, for those who listen now."""
+
+import asyncio
+
+import psycopg
+
+from harness.databases import Postgres, until
+from harness.postgres_store import ROOMY, ask, key
+from turntake import Rules
+from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.store import Hint
+from turntake.clock import SystemClock
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.records import Append
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import ANN, BOB, say
+
+
+async def test_a_notify_is_sent_only_for_what_is_due_before_the_horizon(server: Postgres, store: PostgresStore) -> None:
+    """Not for each message: a hundred that wait for long are silent, and those due soon share a word."""
+    heard: list[str] = []
+    with psycopg.connect(server.url, autocommit=True) as listener:
+        listener.execute("LISTEN turntake")
+        for number in range(100):
+            await say(store, "m1", key=key(number), rules=Rules(silence_ms=5_000, typing_inference_ms=0))
+        for number in range(100):
+            await say(store, "m2", key=key(number), rules=Rules(silence_ms=500, typing_inference_ms=0))
+        heard += [notice.payload for notice in listener.notifies(timeout=0.2)]
+    assert 1 <= len(heard) <= store.shelf.lanes
+
+
+async def test_no_word_is_given_of_what_was_refused(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """It would wake everybody for nothing; one draft that is taken is enough."""
+    await say(store, "m1", rules=ROOMY)
+
+    def draft(name: ConversationKey) -> Draft:
+        draft = Draft(name, Row(), clock.now())
+        draft.append(Append(name, Message("m2"), ROOMY), b"")
+        draft.encode()
+        return draft
+
+    with psycopg.connect(server.url, autocommit=True) as listener:
+        listener.execute("LISTEN turntake")
+        assert None not in await store.shelf.swap(0, [draft(ANN)], Hint(7))
+        assert None in await store.shelf.swap(0, [draft(ANN), draft(BOB)], Hint(8))
+        heard = [notice.payload for notice in listener.notifies(timeout=0.2)]
+    assert heard == ["[8,[]]"]
+
+
+async def test_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """8,000 bytes are refused by the server; the deadline alone always fits."""
+    async with PostgresStore.open(server.url, clock) as other:
+        hints = other.hints()
+        first = asyncio.ensure_future(anext(hints))
+        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
+        stopped = tuple((f"key{number}", "t" * 40, 1) for number in range(500))
+        await store.shelf.announce(Hint(7, stopped))
+        assert await asyncio.wait_for(first, 5) == Hint(7)
+        await store.shelf.announce(Hint(8, stopped[:2]))
+        assert await asyncio.wait_for(anext(hints), 5) == Hint(8, stopped[:2])
+        ask(server, "SELECT pg_notify('turntake', 'what is this')")
+        await store.shelf.announce(Hint(9))
+        assert await asyncio.wait_for(anext(hints), 5) == Hint(9)
+        await hints.aclose()  # type: ignore[attr-defined]
+
+
+LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"
+
+
+async def test_a_listener_that_lost_its_connection_listens_again(server: Postgres, store: PostgresStore) -> None:
+    """Meanwhile nothing fails; the horizon finds what no word was heard of."""
+    async with PostgresStore.open(server.url, SystemClock()) as other:
+        hints = other.hints()
+        first = asyncio.ensure_future(anext(hints))
+        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
+        ask(server, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
+        await store.shelf.announce(Hint(7))
+        assert await asyncio.wait_for(first, 5) == Hint(7)
+        await hints.aclose()  # type: ignore[attr-defined]
