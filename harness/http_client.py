@@ -5,34 +5,34 @@ from typing import ClassVar
 import msgspec
 
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer
 
 
 class Knocking(Channel):
     options: ClassVar = (Option("word", "The word that lets in.", use="verify"),)
 
     def verify(self, request: Request, now: int) -> None:
-        if not self._given["word"] or request.headers.get("x-word") != self._given["word"]:
+        if not self._values["word"] or request.headers.get("x-word") != self._values["word"]:
             raise Forged("This is not the word.")
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         try:
-            return msgspec.json.decode(request.body, type=list[Event])
+            return msgspec.json.decode(request.body, type=list[ChatEvent])
         except msgspec.DecodeError:
             raise Unreadable("These are no events.") from None
 
-    def answer(self, request: Request) -> Answer:
-        return Answer(request.url.encode(), "text/x-url")
+    def answer(self, request: Request) -> WebhookAnswer:
+        return WebhookAnswer(request.url.encode(), "text/x-url")
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
-        said = Event(kind="message", conversation=sender, sender=sender, id=id, text=text)
-        return Request("POST", url, {"x-word": self._given["word"]}, msgspec.json.encode([said]))
+        said = ChatEvent(kind="message", conversation=sender, sender=sender, id=id, text=text)
+        return Request("POST", url, {"x-word": self._values["word"]}, msgspec.json.encode([said]))
 
 
-def said(text: str = "hi", **parts: object) -> Event:
+def said(text: str = "hi", **parts: object) -> ChatEvent:
     whole = {"kind": "message", "account": "us", "conversation": "ann", "sender": "ann", "id": text, "text": text}
-    return msgspec.convert(whole | parts, Event)
+    return msgspec.convert(whole | parts, ChatEvent)
 
 
-def body(*events: Event) -> bytes:
+def body(*events: ChatEvent) -> bytes:
     return msgspec.json.encode(events)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from turntake.retry_after import EXCERPT, LONGEST_MS, SHORTEST_MS, excerpt, retry_after_ms
 
+NONSENSE: tuple[Any, ...] = (None, "", "soon", "-3", -3, "²", "٣", "1e9", True, float("nan"), [], {})
 NOW = 1_794_735_000_250  # 2026-11-15T09:30:00.250Z
 DATE = "Sun, 15 Nov 2026 09:30:10 GMT"
 
@@ -29,7 +30,7 @@ DATE = "Sun, 15 Nov 2026 09:30:10 GMT"
         ("Sun, 15 Nov 2026 09:29:00 GMT", SHORTEST_MS),
         ("Sun, 15 Nov 9999 09:29:00 GMT", LONGEST_MS),
         ("Mon, 01 Jan 0001 00:00:00 +2359", SHORTEST_MS),
-        *((nonsense, 5_000) for nonsense in (None, "", "soon", "-3", -3, "²", "٣", "1e9", True, float("nan"), [], {})),
+        *((value, 5_000) for value in NONSENSE),
         ("9" * 5_000, 5_000),
     ],
 )

@@ -9,8 +9,8 @@ import httpx2
 import msgspec
 
 from harness.platforms.server import Asked, Platform, Said
-from turntake.platforms.channel import Event
-from turntake.platforms.replies import Call, Response
+from turntake.platforms.channel import ChatEvent
+from turntake.platforms.replies import ApiCall, ApiResponse
 from turntake.testing.recording import Recording, recordings_in
 
 RECORDINGS = Path(__file__).parents[2] / "tests" / "recordings"
@@ -21,9 +21,9 @@ def recorded(channel: str) -> list[Recording]:
     return recordings_in(RECORDINGS / channel)
 
 
-def strictly(recording: Recording) -> list[Event]:
+def strictly(recording: Recording) -> list[ChatEvent]:
     """The recording's events whole: what it does not mention is not there."""
-    return msgspec.convert(recording.events, list[Event])
+    return msgspec.convert(recording.events, list[ChatEvent])
 
 
 class Graph(Platform):
@@ -141,13 +141,15 @@ def refused(code: int, words: str, status: int = 400, *, details: str = "", **mo
     return Said(status, {"error": error | ({"error_data": {"details": details}} if details else {})})
 
 
-def made(call: Call) -> Response:
+def made(call: ApiCall) -> ApiResponse:
     """What the API answers to the call."""
     answer = httpx2.request(call.method, call.url, content=call.body, headers=dict(call.headers))
-    return Response(answer.status_code, {name.lower(): value for name, value in answer.headers.items()}, answer.content)
+    return ApiResponse(
+        answer.status_code, {name.lower(): value for name, value in answer.headers.items()}, answer.content
+    )
 
 
-def said(body: Any, status: int = 200, **headers: str) -> Response:
+def said(body: Any, status: int = 200, **headers: str) -> ApiResponse:
     """A response as if it had come."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return ApiResponse(status, named, body if isinstance(body, bytes) else json.dumps(body).encode())

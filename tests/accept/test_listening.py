@@ -9,7 +9,7 @@ from harness.http_client import said
 from turntake import ConfigurationError, ConversationKey, Rules, TurnTake
 from turntake.accept.intake import Intake
 from turntake.accept.listening import AGAIN_MS, listening
-from turntake.platforms.listener import Hear, Listener
+from turntake.platforms.listener import Listener, OnEvents
 from turntake.testing.clock import VirtualClock
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
@@ -23,13 +23,13 @@ class Radio(Listener):
         self._script = list(script)
         self.connections = 0
 
-    async def listen(self, hear: Hear) -> None:
+    async def listen(self, on_events: OnEvents) -> None:
         self.connections += 1
         while self._script:
             next_one = self._script.pop(0)
             if isinstance(next_one, Exception):
                 raise next_one
-            await hear([next_one])  # type: ignore[list-item]
+            await on_events([next_one])  # type: ignore[list-item]
         await asyncio.Event().wait()
 
 

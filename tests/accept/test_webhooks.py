@@ -11,7 +11,7 @@ from harness.servers import talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
-from turntake.platforms.channel import Answer, Event, Request
+from turntake.platforms.channel import ChatEvent, Request, WebhookAnswer
 from turntake.platforms.replies import Recipient
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.rules.records import Appended
@@ -32,7 +32,7 @@ def client(turns: TurnTake) -> Iterator[httpx2.Client]:
         yield client
 
 
-def post(client: httpx2.Client, *events: Event, path: str = "/webhooks/knock", **headers: str) -> httpx2.Response:
+def post(client: httpx2.Client, *events: ChatEvent, path: str = "/webhooks/knock", **headers: str) -> httpx2.Response:
     return client.post(path, content=body(*events), headers=headers or WORD)
 
 
@@ -217,8 +217,8 @@ def test_the_url_is_the_one_that_the_platform_called(turns: TurnTake) -> None:
 
 
 class Silent(Knocking):
-    def answer(self, request: Request) -> Answer:
-        return Answer(status=204)
+    def answer(self, request: Request) -> WebhookAnswer:
+        return WebhookAnswer(status=204)
 
 
 def test_an_answer_without_content_says_nothing_of_its_length(turns: TurnTake) -> None:

@@ -14,7 +14,7 @@ from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
 from turntake.clock import SystemClock
 from turntake.deliver.replies import Quotes, Replies
 from turntake.errors import FateUnknown, SendFailed
-from turntake.platforms.replies import Call, Recipient, Response, Sender
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.message import Message
 from turntake.rules.records import TurnRecord
 from turntake.service import Arrival
@@ -38,16 +38,16 @@ class Board(Platform):
         return Said(body={"id": f"n{len(self.sent)}"})
 
 
-class Notes(Sender):
+class Notes(ReplyApi):
     longest = 10
     typing_ms = 40
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         said: dict[str, str] = {"quoted": to.reply_to} if to.reply_to else {}
         said |= {"to": to.key.conversation, "text": text, "from": to.account, "thread": to.thread, "id": reply_id}
-        return Call(f"{self._given['api_base']}/notes", json.dumps(said).encode())
+        return ApiCall(f"{self._values['api_base']}/notes", json.dumps(said).encode())
 
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         if response.status == 429:
             raise RetryLater(float(response.headers["retry-after"]), "too many notes")
         if response.status >= 500:
@@ -56,11 +56,11 @@ class Notes(Sender):
             raise GiveUp(json.loads(response.body)["error"])
         return str(json.loads(response.body)["id"])
 
-    def typing(self, to: Recipient) -> Call:
-        return Call(f"{self._given['api_base']}/typing")
+    def typing_call(self, to: Recipient) -> ApiCall:
+        return ApiCall(f"{self._values['api_base']}/typing")
 
-    def typing_stopped(self, to: Recipient) -> Call:
-        return Call(f"{self._given['api_base']}/stopped")
+    def typing_stopped_call(self, to: Recipient) -> ApiCall:
+        return ApiCall(f"{self._values['api_base']}/stopped")
 
 
 @pytest.fixture
@@ -292,10 +292,10 @@ async def test_typing_that_fails_harms_nothing(board: Board) -> None:
 class Clumsy(Notes):
     """Written by somebody who did not read what a typing indicator must not do."""
 
-    def typing(self, to: Recipient) -> Call:
+    def typing_call(self, to: Recipient) -> ApiCall:
         raise GiveUp("no idea how")
 
-    def typing_stopped(self, to: Recipient) -> Call:
+    def typing_stopped_call(self, to: Recipient) -> ApiCall:
         raise GiveUp("no idea how")
 
 

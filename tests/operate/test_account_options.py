@@ -33,7 +33,7 @@ PLUGIN = """
 import sys
 from turntake.platforms.channel import Channel, Option, Request
 from turntake.platforms.listener import Listener
-from turntake.platforms.replies import Sender
+from turntake.platforms.replies import ReplyApi
 
 class Pigeon(Channel):
     options = (
@@ -45,10 +45,10 @@ class Pigeon(Channel):
     def events_in(self, request): return []
     def sample(self, text, *, sender, id, url, now): return Request("POST", url)
 
-class PigeonSender(Sender):
+class PigeonReplies(ReplyApi):
     longest = 10
-    def send(self, to, text, reply_id): ...
-    def receipt(self, response): ...
+    def reply_call(self, to, text, reply_id): ...
+    def check(self, response): ...
 """
 LISTENER = """
 from turntake.platforms.listener import Listener
@@ -65,7 +65,7 @@ number = pigeon:sys
 shy = shy:Shy
 
 [turntake.senders]
-carrier-pigeon = pigeon:PigeonSender
+carrier-pigeon = pigeon:PigeonReplies
 
 [turntake.listeners]
 carrier-pigeon = pigeon_ear:Ear

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.errors import Forged
-from turntake.platforms.channel import Channel, Event, Request
+from turntake.platforms.channel import Channel, ChatEvent, Request
 from turntake.platforms.discord.webhooks import Discord
 from turntake.platforms.generic.webhooks import Generic
 from turntake.platforms.instagram.webhooks import Instagram
@@ -126,7 +126,7 @@ class Empty(Pigeon):  # type: ignore[valid-type,misc]
     """Takes no secret for a secret."""
 
     def verify(self, request: Request, now: int) -> None:
-        if self._given["secret"].strip(" ,"):
+        if self._values["secret"].strip(" ,"):
             super().verify(request, now)
 
 
@@ -144,8 +144,8 @@ class Sloppy(Pigeon):  # type: ignore[valid-type,misc]
 class Fragile(Pigeon):  # type: ignore[valid-type,misc]
     """Falls over what it does not expect."""
 
-    def events_in(self, request: Request) -> list[Event]:
-        return [Event(kind="message", **json.loads(request.body))]
+    def events_in(self, request: Request) -> list[ChatEvent]:
+        return [ChatEvent(kind="message", **json.loads(request.body))]
 
 
 class Forgetful(Pigeon):  # type: ignore[valid-type,misc]
@@ -153,21 +153,21 @@ class Forgetful(Pigeon):  # type: ignore[valid-type,misc]
 
     count = itertools.count()
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         return [replace(event, id=str(next(self.count))) for event in super().events_in(request)]
 
 
 class Careless(Pigeon):  # type: ignore[valid-type,misc]
     """Passes on what no store can keep."""
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         return [replace(event, id=event.id + "\ud800") for event in super().events_in(request)]
 
 
 class Echoing(Pigeon):  # type: ignore[valid-type,misc]
     """Reads something else than what was written."""
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         return [replace(event, text=event.text.upper()) for event in super().events_in(request)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from turntake.errors import Forged, Unreadable
 from turntake.instants import to_ms
-from turntake.platforms.channel import SAID, Channel, Event, Request
+from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
 from turntake.platforms.discord.content import gateway_events
 from turntake.platforms.discord.webhooks import Discord
 from turntake.platforms.generic.webhooks import Generic
@@ -95,7 +95,7 @@ def expected_of(vector: Vector) -> list[dict[str, Any]]:
     ]
 
 
-def facts(event: Event, said: Mapping[str, Any], earlier: Sequence[Event]) -> dict[str, Any]:
+def facts(event: ChatEvent, said: Mapping[str, Any], earlier: Sequence[ChatEvent]) -> dict[str, Any]:
     """What we read, under the names and with the details that the vector has."""
     is_said = event.kind in SAID
     is_repeated = is_said and event.message_id in [other.message_id for other in earlier]
@@ -127,7 +127,7 @@ def wanted(said: Mapping[str, Any]) -> dict[str, Any]:
     return {name: "" if value is None and name not in ("ts_ms", "reply_to") else value for name, value in sure.items()}
 
 
-def check_events(events: Sequence[Event], expected: Sequence[Mapping[str, Any]]) -> None:
+def check_events(events: Sequence[ChatEvent], expected: Sequence[Mapping[str, Any]]) -> None:
     assert len(events) == len(expected), [event.kind for event in events]
     for place, (event, said) in enumerate(zip(events, expected, strict=True)):
         read = facts(event, said, events[:place])
@@ -136,7 +136,7 @@ def check_events(events: Sequence[Event], expected: Sequence[Mapping[str, Any]])
             check_attachments(event, said.get("attachments", []))
 
 
-def check_attachments(event: Event, expected: Sequence[Mapping[str, Any]]) -> None:
+def check_attachments(event: ChatEvent, expected: Sequence[Mapping[str, Any]]) -> None:
     names = {"ref": "id", "mime": "mime_type", "kind": "kind", "url": "url"}
     assert len(event.attachments) == len(expected)
     for attachment, said in zip(event.attachments, expected, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from turntake.accept.body import LATEST_AT
-from turntake.platforms.channel import SAID, Event
+from turntake.platforms.channel import SAID, ChatEvent
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
@@ -30,7 +30,7 @@ class Intake:
         self._turns = turns
         self._by_person = by_person
 
-    async def take(self, channel: str, account: str, events: Sequence[Event]) -> None:
+    async def take(self, channel: str, account: str, events: Sequence[ChatEvent]) -> None:
         """Everything is stored, or StoreUnavailable: then the same events again repeat nothing.
 
         `account` names ours if there are several; it is part of every key, and so is the platform's own id of it.
@@ -46,7 +46,9 @@ class Intake:
                 order = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
                 await self._turns.touch(key, order)
 
-    def _keyed(self, channel: str, account: str, events: Sequence[Event]) -> Iterator[tuple[ConversationKey, Event]]:
+    def _keyed(
+        self, channel: str, account: str, events: Sequence[ChatEvent]
+    ) -> Iterator[tuple[ConversationKey, ChatEvent]]:
         """Those that mean something, each with its conversation."""
         for event in events:
             if event.kind not in SAID | CHANGES | SIGNS:
@@ -59,7 +61,7 @@ class Intake:
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
-def key_of(channel: str, account: str, event: Event, *, by_person: bool = True) -> ConversationKey:
+def key_of(channel: str, account: str, event: ChatEvent, *, by_person: bool = True) -> ConversationKey:
     """The conversation of an event. Raises ValueError if its parts cannot make a key."""
     own = event.account or "default"
     person = f"@{event.sender}" if event.is_group and by_person and event.sender else ""
@@ -72,7 +74,7 @@ def key_of(channel: str, account: str, event: Event, *, by_person: bool = True) 
     )
 
 
-def message_of(event: Event) -> Message:
+def message_of(event: ChatEvent) -> Message:
     is_change = event.kind in CHANGES
     return Message(
         id=_short(event.message_id),

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from turntake.accept.intake import Intake
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
-from turntake.platforms.channel import Event
+from turntake.platforms.channel import ChatEvent
 from turntake.platforms.listener import Listener
 
 log = logging.getLogger("turntake")
@@ -36,12 +36,12 @@ async def listening(listeners: Listeners, intake: Intake, clock: Clock) -> Async
 async def _keep(listener: Listener, channel: str, account: str, intake: Intake, clock: Clock) -> None:
     facts = {"action": "listen", "channel": channel, "account": account}
 
-    async def hear(events: Sequence[Event]) -> None:
+    async def on_events(events: Sequence[ChatEvent]) -> None:
         await intake.take(channel, account, events)
 
     while True:
         try:
-            await listener.listen(hear)
+            await listener.listen(on_events)
         except ConfigurationError as error:
             log.error("Nobody listens to a channel; correct it and start again", extra=facts | {"reason": str(error)})
             return

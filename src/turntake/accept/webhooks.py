@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from turntake.accept.intake import Intake
 from turntake.accept.messages import body_of
 from turntake.errors import Forged, Problem, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Request
+from turntake.platforms.channel import Channel, ChatEvent, Request, WebhookAnswer
 from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
@@ -43,7 +43,7 @@ class Webhooks:
         await self._intake.take(name, account, events)
         await _answered(send, channel.answer(request))
 
-    def _believed(self, channel: Channel, request: Request, name: str, account: str) -> list[Event]:
+    def _believed(self, channel: Channel, request: Request, name: str, account: str) -> list[ChatEvent]:
         facts = {"action": "accept", "channel": name, "account": account}
         try:
             channel.verify(request, self._turns.clock.now())
@@ -79,7 +79,7 @@ def _for_account(advice: str, name: str, account: str) -> str:
     return advice.replace(own, f"{own}{account.replace('-', '_')}_".upper()) if account else advice
 
 
-async def _answered(send: Send, answer: Answer) -> None:
+async def _answered(send: Send, answer: WebhookAnswer) -> None:
     headers: list[Any] = [] if answer.status == NO_CONTENT else [(b"content-length", b"%d" % len(answer.body))]
     if answer.body:
         headers.append((b"content-type", answer.content_type.encode()))

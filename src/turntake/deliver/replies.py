@@ -14,7 +14,7 @@ from turntake.deliver.http_call import LARGEST_BODY, answer_to, client
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.split import split
 from turntake.errors import FateUnknown, SendFailed
-from turntake.platforms.replies import Call, Recipient, Response, Sender
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
@@ -26,7 +26,7 @@ HANDED_OVER = "http11.send_request_body.started"
 Quotes = Literal["never", "groups", "always"]
 """When the first part of an answer quotes the message that it answers."""
 
-Senders = Mapping[tuple[str, str], Sender]
+ReplyApis = Mapping[tuple[str, str], ReplyApi]
 """By the channel's name and the account's, which is "" for the only or first one."""
 
 
@@ -35,7 +35,7 @@ class Replies(Outbound):
 
     def __init__(
         self,
-        senders: Senders,
+        senders: ReplyApis,
         elsewhere: Outbound | None = None,
         *,
         timeout_ms: int = 8_000,
@@ -69,7 +69,7 @@ class Replies(Outbound):
             await self._elsewhere.send(to, index, text)
         else:
             quoting = to if index else replace(to, reply_to=self._quoted(to))
-            sender.receipt(await self._made(sender.send(quoting, text, f"{to.turn_id}-{index}")))
+            sender.check(await self._made(sender.reply_call(quoting, text, f"{to.turn_id}-{index}")))
 
     def composing(self, to: Recipient) -> AbstractAsyncContextManager[None]:
         sender = self._sender(to.key)
@@ -91,12 +91,12 @@ class Replies(Outbound):
         is_wanted = self._quotes == "always" or (self._quotes == "groups" and "@" in to.key.topic)
         return to.last.id if is_wanted and to.last else ""
 
-    def _sender(self, key: ConversationKey) -> Sender | None:
+    def _sender(self, key: ConversationKey) -> ReplyApi | None:
         name, slash, _ = key.account.partition("/")
         return self._senders.get((key.channel, name if slash else ""))
 
     @asynccontextmanager
-    async def _composing(self, sender: Sender, to: Recipient) -> AsyncIterator[None]:
+    async def _composing(self, sender: ReplyApi, to: Recipient) -> AsyncIterator[None]:
         shown = asyncio.Event()
         typing = self._courtesy(self._type(sender, to, shown))
         try:
@@ -104,16 +104,16 @@ class Replies(Outbound):
         finally:
             typing.cancel()
             if shown.is_set():
-                self._courtesy(self._try(sender.typing_stopped, to))
+                self._courtesy(self._try(sender.typing_stopped_call, to))
 
-    async def _type(self, sender: Sender, to: Recipient, shown: asyncio.Event) -> None:
+    async def _type(self, sender: ReplyApi, to: Recipient, shown: asyncio.Event) -> None:
         """Not for an answer that is there at once: on its way, the sign might come in after it."""
         await self._clock.sleep(AT_ONCE_MS)
         shown.set()
-        while await self._try(sender.typing, to):
+        while await self._try(sender.typing_call, to):
             await self._clock.sleep(sender.typing_ms)
 
-    async def _try(self, courtesy: Callable[[Recipient], Call | None], to: Recipient) -> bool:
+    async def _try(self, courtesy: Callable[[Recipient], ApiCall | None], to: Recipient) -> bool:
         """Whether there is such a call. One that fails is no reason to fail the answer."""
         facts: dict[str, Any] = {"action": "type", "channel": to.key.channel}
         try:
@@ -140,7 +140,7 @@ class Replies(Outbound):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _made(self, call: Call) -> Response:
+    async def _made(self, call: ApiCall) -> ApiResponse:
         """What the platform answered. The words of errors are ours, since a URL may hold a token."""
         steps: list[str] = []
         try:
@@ -152,7 +152,7 @@ class Replies(Outbound):
                 raise SendFailed(f"The platform could not be reached {why}.") from None
             raise FateUnknown(f"The platform gave no answer {why}; the reply may have arrived or not.") from None
 
-    async def _exchange(self, call: Call, steps: list[str]) -> Response:
+    async def _exchange(self, call: ApiCall, steps: list[str]) -> ApiResponse:
         """`steps` tell, in the end, how far it came."""
 
         async def note(step: str, facts: object) -> None:
@@ -172,4 +172,4 @@ class Replies(Outbound):
                 received += chunk
                 if len(received) > LARGEST_BODY:
                     break
-            return Response(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(received))
+            return ApiResponse(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(received))

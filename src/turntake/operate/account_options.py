@@ -8,7 +8,7 @@ from turntake.operate.channel_plugins import LISTEN, Installed, listener_of
 from turntake.operate.options.settings import BY_KEY, CHANNELS, Settings, option_settings
 from turntake.platforms.channel import Channel, Option
 from turntake.platforms.listener import Listener
-from turntake.platforms.replies import Sender
+from turntake.platforms.replies import ReplyApi
 
 Place = tuple[str, str]
 """A channel's name and an account's, which is "" for the only or first one."""
@@ -81,7 +81,7 @@ def channels_of(accounts: Iterable[Account]) -> dict[Place, Channel]:
     return channels
 
 
-def senders_of(accounts: Iterable[Account]) -> dict[Place, Sender]:
+def senders_of(accounts: Iterable[Account]) -> dict[Place, ReplyApi]:
     """Those through which answers can leave. ConfigurationError if one was told what cannot be."""
     return {
         account.place: account.installed.sender(account.options)

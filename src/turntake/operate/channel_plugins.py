@@ -8,7 +8,7 @@ from turntake import plugins
 from turntake.errors import TurntakeError
 from turntake.platforms.channel import Channel, Option
 from turntake.platforms.listener import Listener
-from turntake.platforms.replies import Sender
+from turntake.platforms.replies import ReplyApi
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LISTEN = "listen"
@@ -22,7 +22,7 @@ class Installed(NamedTuple):
 
     name: str
     channel: type[Channel] | None = None
-    sender: type[Sender] | None = None
+    sender: type[ReplyApi] | None = None
     has_listener: bool = False
     options: tuple[Option, ...] = ()
     fault: str = ""
@@ -50,7 +50,7 @@ def listener_of(name: str) -> tuple[type[Listener] | None, str]:
 
 def _installed(name: str, adapter: Any, senders: Mapping[str, Any], has_listener: bool) -> Installed:
     channel, fault = _usable(adapter, Channel)
-    sender, sender_fault = _usable(senders.get(name), Sender)
+    sender, sender_fault = _usable(senders.get(name), ReplyApi)
     own = tuple(channel.options) if channel else ()
     found = Installed(name, channel, sender, has_listener, own, fault, sender_fault)
     if channel is None or not has_listener or any(option.use == LISTEN for option in own):

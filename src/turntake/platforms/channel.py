@@ -49,7 +49,7 @@ class Request(msgspec.Struct, frozen=True):
             return {}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WebhookAnswer(msgspec.Struct, frozen=True):
     """What the platform wants to hear once everything is stored."""
 
     body: bytes = b""
@@ -57,7 +57,7 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class ChatEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened in a chat.
 
     `kind` is "message" or "postback" (a pressed button) for what a person said; "edit" and "delete" change the
@@ -103,7 +103,7 @@ class Channel(ABC):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """`given` are the options that are set, by name. A value that cannot be right raises ConfigurationError."""
-        self._given = {option.name: given.get(option.name) or option.default for option in self.options}
+        self._values = {option.name: given.get(option.name) or option.default for option in self.options}
 
     @abstractmethod
     def verify(self, request: Request, now: int) -> None:
@@ -113,15 +113,15 @@ class Channel(ABC):
         """
 
     @abstractmethod
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         """What a verified request says, in its order; [] for a handshake. Unreadable if it is no such request.
 
         What is authentic but strange, new or broken in part becomes an event of a kind that is ignored.
         """
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """What a verified request is answered once its events are stored."""
-        return Answer()
+        return WebhookAnswer()
 
     @abstractmethod
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:

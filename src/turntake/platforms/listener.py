@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import ClassVar
 
-from turntake.platforms.channel import Event, Option
+from turntake.platforms.channel import ChatEvent, Option
 
-Hear = Callable[[Sequence[Event]], Awaitable[None]]
+OnEvents = Callable[[Sequence[ChatEvent]], Awaitable[None]]
 
 
 class Listener(ABC):
@@ -16,12 +16,12 @@ class Listener(ABC):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """`given` are the channel's options and the listener's own, those that are not set with their defaults."""
-        self._given = given
+        self._values = given
 
     @abstractmethod
-    async def listen(self, hear: Hear) -> None:
-        """Connects and tells `hear` what happens, in order, for ever; a lost connection is made again.
+    async def listen(self, on_events: OnEvents) -> None:
+        """Connects and tells `on_events` what happens, in order, for ever; a lost connection is made again.
 
-        Once `hear` returns, the events are stored. If it raises StoreUnavailable, they are told again.
+        Once `on_events` returns, the events are stored. If it raises StoreUnavailable, they are told again.
         Raises ConfigurationError if the platform refuses our credentials for good.
         """

@@ -15,7 +15,7 @@ from turntake.rules.message import Message
 Unit = Literal["characters", "utf-16", "bytes"]
 
 
-class Call(msgspec.Struct, frozen=True):
+class ApiCall(msgspec.Struct, frozen=True):
     """One HTTP request to make."""
 
     url: str
@@ -24,7 +24,7 @@ class Call(msgspec.Struct, frozen=True):
     method: str = "POST"
 
 
-class Response(msgspec.Struct, frozen=True):
+class ApiResponse(msgspec.Struct, frozen=True):
     """What came back; header names are lower case."""
 
     status: int
@@ -60,7 +60,7 @@ class Recipient(msgspec.Struct, frozen=True):
         return self.messages[-1] if self.messages else None
 
 
-class Sender(ABC):
+class ReplyApi(ABC):
     """One account at one platform, outwards. Made only if the options it needs are set."""
 
     longest: int
@@ -70,26 +70,26 @@ class Sender(ABC):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """`given` are the channel's options by name, those that are not set with their defaults."""
-        self._given = given
+        self._values = given
 
     @abstractmethod
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         """The call that sends one reply, no longer than `longest`. `reply_id` is the same on every try.
 
         Raises GiveUp if there is no way to this recipient.
         """
 
     @abstractmethod
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         """The platform's id of what it took. For anything else raises, with the platform's own words:
 
         RetryLater if it says when, or throttles; GiveUp if it will never take this; SendFailed if it may next time.
         """
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         """The call that shows the person that an answer is being written."""
         return None
 
-    def typing_stopped(self, to: Recipient) -> Call | None:
+    def typing_stopped_call(self, to: Recipient) -> ApiCall | None:
         """The call that takes it back, where one is needed and exists."""
         return None

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from turntake.accept.intake import CHANGES, key_of, message_of
 from turntake.errors import ConfigurationError, Forged, Unreadable
-from turntake.platforms.channel import SAID, Channel, Event, Request
+from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
 from turntake.testing import hostile
 from turntake.testing.recording import SOME_TIME, Recording, differences
 
@@ -158,7 +158,7 @@ class ChannelContract:
         assert is_forged or self.was_signed(channel, request, events), "it was believed, and nobody signed it"
         assert is_forged or channel.answer(request).status < 500
 
-    def was_signed(self, channel: Channel, request: Request, events: Sequence[Event]) -> bool:
+    def was_signed(self, channel: Channel, request: Request, events: Sequence[ChatEvent]) -> bool:
         """Whether a recording proves the request. A form may be written in several ways, and say the same."""
         for each in self.recordings:
             signed = each.request
@@ -179,7 +179,7 @@ class ChannelContract:
         return False
 
 
-def _check_storable(event: Event) -> None:
+def _check_storable(event: ChatEvent) -> None:
     """A store must be able to take what intake makes of the event."""
     if event.kind in SAID | CHANGES:
         msgspec.msgpack.encode(message_of(event))

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 
 # Where freshness is no matter, any time will do.
 SOME_TIME = 1_763_200_000_000
@@ -71,7 +71,7 @@ def recordings_in(folder: Path) -> list[Recording]:
     ]
 
 
-def differences(events: Sequence[Event], recorded: Sequence[Mapping[str, Any]]) -> list[str]:
+def differences(events: Sequence[ChatEvent], recorded: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was read otherwise than recorded; [] if nothing."""
     if len(events) != len(recorded):
         return [f"{len(events)} events were read, {len(recorded)} are recorded: {[event.kind for event in events]}"]

@@ -11,8 +11,8 @@ import yarl
 from aiohttp import WSMsgType, web
 
 from turntake import ConfigurationError, StoreUnavailable
-from turntake.platforms.channel import Event
-from turntake.platforms.discord.gateway import AUTHORS, DiscordGateway, Ear, discord
+from turntake.platforms.channel import ChatEvent
+from turntake.platforms.discord.gateway import AUTHORS, DiscordGateway, GatewayClient, discord
 
 TOKEN = "recorded-bot-token"
 BOT: dict[str, Any] = {"id": "9000", "username": "bot", "discriminator": "0000", "avatar": None, "bot": True}
@@ -99,10 +99,10 @@ class Heard:
     """What was told, one event at a time. `failures` are raised first."""
 
     def __init__(self, *failures: Exception) -> None:
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: asyncio.Queue[ChatEvent] = asyncio.Queue()
         self.failures = list(failures)
 
-    async def __call__(self, events: Sequence[Event]) -> None:
+    async def __call__(self, events: Sequence[ChatEvent]) -> None:
         if self.failures:
             raise self.failures.pop(0)
         for event in events:
@@ -214,7 +214,7 @@ async def test_what_was_being_told_when_the_connection_broke_is_told_at_the_next
     hear, listener = Heard(), DiscordGateway(GIVEN)
     started = asyncio.Event()
 
-    async def stuck(events: Sequence[Event]) -> None:
+    async def stuck(events: Sequence[ChatEvent]) -> None:
         started.set()
         await asyncio.Event().wait()
 
@@ -284,6 +284,6 @@ async def test_nothing_that_is_heard_is_written_to_a_log(gateway: Gateway, caplo
 
 
 async def test_nothing_that_is_heard_is_kept() -> None:
-    async with Ear(asyncio.Queue()) as ear:
+    async with GatewayClient(asyncio.Queue()) as ear:
         assert list(ear.cached_messages) == []
         assert ear._connection.max_messages is None

@@ -13,7 +13,7 @@ from harness.platforms.server import Said
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
-from turntake.platforms.discord.replies import DiscordSender
+from turntake.platforms.discord.replies import DiscordReplies
 from turntake.platforms.replies import Recipient
 from turntake.rules.message import Message
 
@@ -32,8 +32,8 @@ def to(channel: str = "8000", turn: str = "turn_1", **interaction: Any) -> Recip
     return Recipient(key, turn, (Message("1", "hi"), Message("2", "there", metadata=metadata)))
 
 
-def sender(api: DiscordApi, token: str = TOKEN) -> DiscordSender:
-    return DiscordSender({"bot_token": token, "api_base": f"{api.url}/"})
+def sender(api: DiscordApi, token: str = TOKEN) -> DiscordReplies:
+    return DiscordReplies({"bot_token": token, "api_base": f"{api.url}/"})
 
 
 async def send(api: DiscordApi, text: str, recipient: Recipient | None = None, first: int = 0) -> None:
@@ -115,9 +115,9 @@ async def test_an_interaction_that_cannot_be_answered_is_answered_in_the_channel
 
 def test_ids_cannot_lead_elsewhere(api: DiscordApi) -> None:
     """Whoever may post messages with any metadata must not choose what our token is sent to."""
-    call = sender(api).send(to("../users/@me"), "hi", "turn_1-0")
+    call = sender(api).reply_call(to("../users/@me"), "hi", "turn_1-0")
     assert call.url == f"{api.url}/channels/..%2Fusers%2F%40me/messages"
-    call = sender(api).send(to(token="../../x?y", type=["odd"]), "hi", "turn_1-0")
+    call = sender(api).reply_call(to(token="../../x?y", type=["odd"]), "hi", "turn_1-0")
     assert call.url == f"{api.url}/webhooks/9000/..%2F..%2Fx%3Fy?wait=true"
     assert "authorization" not in call.headers
 
@@ -191,11 +191,11 @@ async def test_typing_is_shown_in_the_channel(api: DiscordApi) -> None:
 
 
 def test_after_a_command_discord_itself_shows_that_an_answer_comes(api: DiscordApi) -> None:
-    assert sender(api).typing(to(token="token", type=COMMAND)) is None
-    assert sender(api).typing(to(token="token", type=BUTTON)) is not None
+    assert sender(api).typing_call(to(token="token", type=COMMAND)) is None
+    assert sender(api).typing_call(to(token="token", type=BUTTON)) is not None
 
 
 def test_a_reply_quotes_a_message_that_is_one(api: DiscordApi) -> None:
-    calls = [sender(api).send(replace(to(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
+    calls = [sender(api).reply_call(replace(to(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
     quoted = {"message_id": "34", "fail_if_not_exists": False}
     assert [json.loads(call.body).get("message_reference") for call in calls] == [quoted, None, None]

@@ -11,7 +11,7 @@ from nacl.signing import SigningKey
 
 from turntake import ConfigurationError
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import SAID, Event, Request
+from turntake.platforms.channel import SAID, ChatEvent, Request
 from turntake.platforms.discord.content import gateway_events
 from turntake.platforms.discord.webhooks import Discord
 from turntake.rules.message import Attachment
@@ -161,7 +161,7 @@ def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
 # --- what the gateway says -------------------------------------------------------------------------------------------
 
 
-def heard(name: str, **data: Any) -> Event:
+def heard(name: str, **data: Any) -> ChatEvent:
     (event,) = gateway_events(name, data, BOT)
     return event
 
@@ -174,7 +174,7 @@ def post(**more: Any) -> dict[str, Any]:
 
 def test_a_message_in_a_server() -> None:
     event = heard("MESSAGE_CREATE", **post(guild_id="7000", content="<@9000> hi"))
-    assert event == Event(
+    assert event == ChatEvent(
         kind="message",
         account=BOT,
         conversation="8000",
@@ -269,7 +269,7 @@ def test_a_deletion_names_the_message_and_a_bulk_one_each_of_them() -> None:
 
 def test_typing_counts_for_ten_seconds() -> None:
     event = heard("TYPING_START", channel_id="8000", user_id="42", timestamp=1_790_000_000)
-    assert event == Event(
+    assert event == ChatEvent(
         kind="typing", account=BOT, conversation="8000", sender="42", sent_at=NOW, ttl_ms=10_000, is_group=False
     )
 

@@ -13,7 +13,7 @@ from turntake import ConfigurationError
 from turntake.accept.intake import key_of
 from turntake.clock import SystemClock
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.generic.webhooks import Generic
 from turntake.standard_webhooks import secrets_in, signature, signing_key
 
@@ -33,7 +33,7 @@ def request(said: Any, headers: dict[str, str] | None = None) -> Request:
     return Request("POST", URL, headers or {}, said if isinstance(said, bytes) else json.dumps(said).encode())
 
 
-def read(said: Any, **headers: str) -> list[Event]:
+def read(said: Any, **headers: str) -> list[ChatEvent]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Generic({"secret": OLD}).events_in(request(said, named))
 

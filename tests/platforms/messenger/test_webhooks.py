@@ -7,7 +7,7 @@ import pytest
 
 from harness.platforms.meta import recorded, strictly
 from turntake.errors import Forged
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.messenger.webhooks import Messenger
 from turntake.testing.recording import Recording
 
@@ -22,7 +22,7 @@ def test_a_recording_says_this_and_no_more(recording: Recording) -> None:
     assert Messenger(recording.options).events_in(recording.request) == strictly(recording)
 
 
-def read(*items: Any) -> list[Event]:
+def read(*items: Any) -> list[ChatEvent]:
     """The events of a webhook that holds these items."""
     whole = {"object": "page", "entry": [{"id": "31", "messaging": list(items)}]}
     return CHANNEL.events_in(Request("POST", URL, {}, json.dumps(whole).encode()))

@@ -11,7 +11,7 @@ from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
 from turntake.platforms.replies import Recipient
-from turntake.platforms.slack.replies import SlackSender
+from turntake.platforms.slack.replies import SlackReplies
 from turntake.rules.message import Message
 
 
@@ -26,8 +26,8 @@ def to(channel: str = "C1", topic: str = "") -> Recipient:
     return Recipient(key, "turn_1", (Message("1790000000.000100", "hi"),))
 
 
-def sender(api: SlackApi, token: str = TOKEN) -> SlackSender:
-    return SlackSender({"bot_token": token, "api_base": f"{api.url}/"})
+def sender(api: SlackApi, token: str = TOKEN) -> SlackReplies:
+    return SlackReplies({"bot_token": token, "api_base": f"{api.url}/"})
 
 
 async def send(api: SlackApi, text: str, recipient: Recipient | None = None, token: str = TOKEN) -> None:
@@ -157,7 +157,7 @@ async def test_a_refusal_is_in_slacks_own_words(api: SlackApi, said: Said, words
 
 def test_a_thread_shows_a_status_until_it_is_taken_back(api: SlackApi) -> None:
     slack, thread = sender(api), to(topic="1790000000.000100")
-    typing, stopped = slack.typing(thread), slack.typing_stopped(thread)
+    typing, stopped = slack.typing_call(thread), slack.typing_stopped_call(thread)
     assert typing is not None
     assert stopped is not None
     assert typing.url == stopped.url == f"{api.url}/assistant.threads.setStatus"
@@ -176,5 +176,5 @@ async def test_the_status_is_one_that_slack_takes(api: SlackApi) -> None:
 
 
 def test_outside_threads_there_is_no_status(api: SlackApi) -> None:
-    assert sender(api).typing(to()) is None
-    assert sender(api).typing_stopped(to(topic="@U1")) is None
+    assert sender(api).typing_call(to()) is None
+    assert sender(api).typing_stopped_call(to(topic="@U1")) is None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from turntake import ConfigurationError
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.slack.webhooks import Slack
 from turntake.testing.channel_contract import ChannelContract
 from turntake.testing.recording import Recording, recordings_in
@@ -32,12 +32,12 @@ def recorded(name: str) -> Recording:
     return next(recording for recording in RECORDINGS if recording.name == name)
 
 
-def read(name: str) -> Event:
+def read(name: str) -> ChatEvent:
     (event,) = SLACK.events_in(recorded(name).request)
     return event
 
 
-def posted(**event: Any) -> Event:
+def posted(**event: Any) -> ChatEvent:
     said = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1790000000.000100"} | event
     envelope = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event": said}
     (found,) = SLACK.events_in(

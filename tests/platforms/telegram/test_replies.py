@@ -13,8 +13,8 @@ from harness.platforms.telegram import TOKEN, TelegramApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
-from turntake.platforms.replies import Recipient, Response
-from turntake.platforms.telegram.replies import TelegramSender
+from turntake.platforms.replies import ApiResponse, Recipient
+from turntake.platforms.telegram.replies import TelegramReplies
 from turntake.rules.message import Message
 
 QUOTE = {"reply_parameters": {"message_id": 10, "allow_sending_without_reply": True}}
@@ -32,7 +32,7 @@ def recipient(chat: str = "4711", topic: str = "") -> Recipient:
 
 
 def replies(api: TelegramApi, **options: str) -> Replies:
-    return Replies({("telegram", ""): TelegramSender({**api.options, **options})}, timeout_ms=5_000)
+    return Replies({("telegram", ""): TelegramReplies({**api.options, **options})}, timeout_ms=5_000)
 
 
 async def send(api: TelegramApi, to: Recipient, text: str = "hello", **options: str) -> None:
@@ -83,7 +83,7 @@ async def test_typing_is_shown_where_the_reply_will_be(api: TelegramApi) -> None
     await out.aclose()
     assert api.typed == [(-1002345678901, "typing")]
     assert api.calls[0].json == {"chat_id": -1002345678901, "message_thread_id": 5, "action": "typing"}
-    assert TelegramSender.typing_ms == 4_000
+    assert TelegramReplies.typing_ms == 4_000
 
 
 async def test_a_person_who_blocked_the_bot_is_given_up(api: TelegramApi) -> None:
@@ -168,11 +168,11 @@ async def test_a_failure_that_may_pass_is_tried_again(api: TelegramApi, said: Sa
 
 def test_the_receipt_is_the_messages_id() -> None:
     body = b'{"ok": true, "result": {"message_id": 1001}}'
-    assert TelegramSender({}).receipt(Response(200, {}, body)) == "1001"
+    assert TelegramReplies({}).check(ApiResponse(200, {}, body)) == "1001"
 
 
 def test_a_reply_quotes_a_message_that_is_one(api: TelegramApi) -> None:
-    sender = TelegramSender(api.options)
-    calls = [sender.send(replace(recipient(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
+    sender = TelegramReplies(api.options)
+    calls = [sender.reply_call(replace(recipient(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
     quoted = {"message_id": 34, "allow_sending_without_reply": True}
     assert [json.loads(call.body).get("reply_parameters") for call in calls] == [quoted, None, None]

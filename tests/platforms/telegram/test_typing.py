@@ -12,7 +12,7 @@ from telethon.sessions import StringSession
 
 from turntake.accept.intake import key_of
 from turntake.errors import ConfigurationError, StoreUnavailable
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.telegram.typing import TelegramTyping, events_of
 from turntake.platforms.telegram.webhooks import Telegram
 
@@ -97,7 +97,7 @@ def test_a_business_accounts_chats_are_named_by_the_connection() -> None:
     assert key_of("telegram", "", event) == key_of("telegram", "", said)
 
 
-def message_in(chat: dict[str, Any], parts: dict[str, Any], kind: str = "message") -> Event:
+def message_in(chat: dict[str, Any], parts: dict[str, Any], kind: str = "message") -> ChatEvent:
     """What the webhook makes of Ada's message there."""
     said = {"message_id": 1, "from": {"id": 4711, "is_bot": False}, "chat": chat, "date": 1, "text": "hi", **parts}
     body = msgspec.json.encode({"update_id": 1, kind: said})
@@ -159,10 +159,10 @@ class Listening(TelegramTyping):
 USER = SimpleNamespace(id=99, bot=False)
 
 
-async def heard(listener: Listening) -> list[Event]:
-    told: list[Event] = []
+async def heard(listener: Listening) -> list[ChatEvent]:
+    told: list[ChatEvent] = []
 
-    async def hear(events: Sequence[Event]) -> None:
+    async def hear(events: Sequence[ChatEvent]) -> None:
         told.extend(events)
 
     await listener.listen(hear)
@@ -194,7 +194,7 @@ async def test_a_sign_that_the_store_does_not_take_is_dropped() -> None:
     client = FakeClient(USER, [types.UpdateUserTyping(4711, COMPOSES)] * 2)
     tries = 0
 
-    async def hear(events: Sequence[Event]) -> None:
+    async def hear(events: Sequence[ChatEvent]) -> None:
         nonlocal tries
         tries += 1
         raise StoreUnavailable

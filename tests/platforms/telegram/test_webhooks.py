@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.telegram.webhooks import Telegram, bot_in
 from turntake.testing.channel_contract import ChannelContract
 from turntake.testing.recording import recordings_in
@@ -26,7 +26,7 @@ class TestTelegram(ChannelContract):
     covers_body = False
 
 
-def event_of(update: dict[str, Any], bot_token: str = "") -> Event:
+def event_of(update: dict[str, Any], bot_token: str = "") -> ChatEvent:
     body = msgspec.json.encode({"update_id": 1, **update})
     (event,) = Telegram({"bot_token": bot_token}).events_in(Request("POST", URL, {}, body))
     return event

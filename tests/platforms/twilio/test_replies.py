@@ -10,8 +10,8 @@ from harness.platforms.twilio import ACCOUNT, TYPING, TwilioApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
-from turntake.platforms.replies import Recipient, Response
-from turntake.platforms.twilio.replies import TwilioSender
+from turntake.platforms.replies import ApiResponse, Recipient
+from turntake.platforms.twilio.replies import TwilioReplies
 from turntake.rules.message import Message
 
 PERSON, OURS = "+4915112345678", "+15005550006"
@@ -29,7 +29,7 @@ def recipient(person: str = PERSON, ours: str = OURS, heard: Message = HEARD) ->
 
 
 def replies(api: TwilioApi, **options: str) -> Replies:
-    return Replies({("twilio", ""): TwilioSender({**api.options, **options})}, timeout_ms=5_000)
+    return Replies({("twilio", ""): TwilioReplies({**api.options, **options})}, timeout_ms=5_000)
 
 
 async def send(api: TwilioApi, to: Recipient, text: str = "hello", **options: str) -> None:
@@ -167,11 +167,11 @@ async def test_typing_is_shown_on_whatsapp_alone(api: TwilioApi) -> None:
 
 
 def test_typing_needs_a_message_of_twilios() -> None:
-    sender = TwilioSender({"account_sid": "AC1", "auth_token": "t", "typing_url": "https://t.test"})
-    assert sender.typing(recipient(f"whatsapp:{PERSON}", heard=Message("digest"))) is None
-    assert sender.typing(Recipient(ConversationKey.of("whatsapp:+1"), "turn_1", ())) is None
+    sender = TwilioReplies({"account_sid": "AC1", "auth_token": "t", "typing_url": "https://t.test"})
+    assert sender.typing_call(recipient(f"whatsapp:{PERSON}", heard=Message("digest"))) is None
+    assert sender.typing_call(Recipient(ConversationKey.of("whatsapp:+1"), "turn_1", ())) is None
     assert sender.typing_ms == 20_000
 
 
 def test_the_receipt_is_twilios_id() -> None:
-    assert TwilioSender({}).receipt(Response(201, {}, b'{"sid": "SM1", "status": "queued"}')) == "SM1"
+    assert TwilioReplies({}).check(ApiResponse(201, {}, b'{"sid": "SM1", "status": "queued"}')) == "SM1"

@@ -13,7 +13,7 @@ from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.split import split
 from turntake.errors import SendFailed
 from turntake.platforms.replies import Recipient
-from turntake.platforms.whatsapp.replies import WhatsAppSender
+from turntake.platforms.whatsapp.replies import WhatsAppReplies
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.rules.message import Message
 
@@ -26,9 +26,9 @@ def api() -> Iterator[WhatsAppApi]:
         yield running
 
 
-def sender(api: WhatsAppApi, **options: str) -> WhatsAppSender:
+def sender(api: WhatsAppApi, **options: str) -> WhatsAppReplies:
     defaults = {option.name: option.default for option in WhatsApp.options}
-    return WhatsAppSender({**defaults, "access_token": TOKEN, "api_base": api.url + "/", **options})
+    return WhatsAppReplies({**defaults, "access_token": TOKEN, "api_base": api.url + "/", **options})
 
 
 def to(chat: str = ANA, account: str = NUMBER, *messages: Message) -> Recipient:
@@ -38,7 +38,7 @@ def to(chat: str = ANA, account: str = NUMBER, *messages: Message) -> Recipient:
 
 def test_a_reply_reaches_the_person_from_the_number_they_wrote_to(api: WhatsAppApi) -> None:
     writer = sender(api, phone_number_id="999")
-    assert writer.receipt(made(writer.send(to(), "Grüße 😀", "turn_1-0"))) == "wamid.OUT1"
+    assert writer.check(made(writer.reply_call(to(), "Grüße 😀", "turn_1-0"))) == "wamid.OUT1"
     assert api.sent == [(ANA, "Grüße 😀")]
     assert api.calls[0].path == f"/{NUMBER}/messages"
     assert api.calls[0].json == {
@@ -52,54 +52,54 @@ def test_a_reply_reaches_the_person_from_the_number_they_wrote_to(api: WhatsAppA
 
 
 def test_the_token_is_in_a_header_and_nowhere_else(api: WhatsAppApi) -> None:
-    call = sender(api, access_token=f" {TOKEN} ,older").send(to(), "hi", "r")
+    call = sender(api, access_token=f" {TOKEN} ,older").reply_call(to(), "hi", "r")
     assert call.headers["authorization"] == f"Bearer {TOKEN}"
     assert TOKEN not in call.url + call.body.decode()
 
 
 def test_the_configured_number_answers_where_the_webhook_named_none(api: WhatsAppApi) -> None:
-    assert sender(api, phone_number_id="999").send(to(account=""), "hi", "r").url.endswith("/999/messages")
+    assert sender(api, phone_number_id="999").reply_call(to(account=""), "hi", "r").url.endswith("/999/messages")
     with pytest.raises(GiveUp, match="TURNTAKE_WHATSAPP_PHONE_NUMBER_ID"):
-        sender(api).send(to(account=""), "hi", "r")
+        sender(api).reply_call(to(account=""), "hi", "r")
 
 
 def test_an_account_of_several_still_answers_from_its_own_number(api: WhatsAppApi) -> None:
-    assert sender(api).send(to(account=f"sales/{NUMBER}"), "hi", "r").url == f"{api.url}/{NUMBER}/messages"
+    assert sender(api).reply_call(to(account=f"sales/{NUMBER}"), "hi", "r").url == f"{api.url}/{NUMBER}/messages"
 
 
 def test_an_id_cannot_lead_the_token_elsewhere(api: WhatsAppApi) -> None:
-    assert sender(api).send(to(account="1?x=.."), "hi", "r").url == f"{api.url}/1%3Fx%3D../messages"
+    assert sender(api).reply_call(to(account="1?x=.."), "hi", "r").url == f"{api.url}/1%3Fx%3D../messages"
 
 
 @pytest.mark.parametrize("chat", ["DE.13491208655302741918", "US.ENT.11815799212886844830"])
 def test_somebody_without_a_number_is_a_recipient(api: WhatsAppApi, chat: str) -> None:
-    body = json.loads(sender(api).send(to(chat), "hi", "r").body)
+    body = json.loads(sender(api).reply_call(to(chat), "hi", "r").body)
     assert (body["recipient"], body.get("to")) == (chat, None)
 
 
 @pytest.mark.parametrize("chat", [ANA, "DE.", "de.1", "DE.1 2", "X.1"])
 def test_anything_else_is_a_number(api: WhatsAppApi, chat: str) -> None:
-    body = json.loads(sender(api).send(to(chat), "hi", "r").body)
+    body = json.loads(sender(api).reply_call(to(chat), "hi", "r").body)
     assert (body["to"], body.get("recipient")) == (chat, None)
 
 
 def test_a_group_is_answered_in_the_group(api: WhatsAppApi) -> None:
     heard = Message("wamid.1", "hi all", metadata={"groupId": "G-5"})
-    body = json.loads(sender(api).send(to("G-5", NUMBER, heard), "hi", "r").body)
+    body = json.loads(sender(api).reply_call(to("G-5", NUMBER, heard), "hi", "r").body)
     assert (body["to"], body["recipient_type"]) == ("G-5", "group")
 
 
 def test_the_longest_reply_is_taken_and_no_longer_one_is_sent(api: WhatsAppApi) -> None:
     writer = sender(api)
     for part in split("😀" * 5_000, writer.longest, writer.unit):
-        writer.receipt(made(writer.send(to(), part, "r")))
+        writer.check(made(writer.reply_call(to(), part, "r")))
     assert "".join(text for _, text in api.sent) == "😀" * 5_000
     with pytest.raises(GiveUp, match="4096"):
-        writer.receipt(made(writer.send(to(), "x" * 4_097, "r")))
+        writer.check(made(writer.reply_call(to(), "x" * 4_097, "r")))
 
 
 def test_typing_is_shown_under_the_latest_message_and_marks_it_read(api: WhatsAppApi) -> None:
-    call = sender(api).typing(to(ANA, NUMBER, Message("wamid.1"), Message("wamid.2"), Message("edit:1:2")))
+    call = sender(api).typing_call(to(ANA, NUMBER, Message("wamid.1"), Message("wamid.2"), Message("edit:1:2")))
     assert call is not None
     assert made(call).status == 200
     assert api.read == ["wamid.2"]
@@ -107,17 +107,17 @@ def test_typing_is_shown_under_the_latest_message_and_marks_it_read(api: WhatsAp
 
 
 def test_typing_needs_a_message_that_whatsapp_knows_and_a_number(api: WhatsAppApi) -> None:
-    assert sender(api).typing(to(ANA, NUMBER, Message("1f3c"))) is None
-    assert sender(api).typing(to(account="")) is None
-    assert sender(api).typing_stopped(to()) is None
+    assert sender(api).typing_call(to(ANA, NUMBER, Message("1f3c"))) is None
+    assert sender(api).typing_call(to(account="")) is None
+    assert sender(api).typing_stopped_call(to()) is None
 
 
 def test_the_pair_rate_is_waited_for(api: WhatsAppApi) -> None:
     api.burst = 1
     writer = sender(api)
-    writer.receipt(made(writer.send(to(), "one", "r")))
+    writer.check(made(writer.reply_call(to(), "one", "r")))
     with pytest.raises(RetryLater, match="131056") as later:
-        writer.receipt(made(writer.send(to(), "two", "r")))
+        writer.check(made(writer.reply_call(to(), "two", "r")))
     assert later.value.after_ms == 6_000
 
 
@@ -125,7 +125,7 @@ def test_a_closed_window_is_final_and_says_so(api: WhatsAppApi) -> None:
     api.closed.add(ANA)
     writer = sender(api)
     with pytest.raises(GiveUp) as final:
-        writer.receipt(made(writer.send(to(), "hi", "r")))
+        writer.check(made(writer.reply_call(to(), "hi", "r")))
     assert str(final.value) == (
         "WhatsApp answered 400: Re-engagement message: More than 24 hours have passed. "
         "(code 131047, trace Az8or2yhqkZfEZ-_4Qn_Bam) "
@@ -136,7 +136,7 @@ def test_a_closed_window_is_final_and_says_so(api: WhatsAppApi) -> None:
 def test_an_expired_token_is_final_and_names_the_variable(api: WhatsAppApi) -> None:
     writer = sender(api, access_token="expired")
     with pytest.raises(GiveUp, match="TURNTAKE_WHATSAPP_ACCESS_TOKEN") as final:
-        writer.receipt(made(writer.send(to(), "hi", "r")))
+        writer.check(made(writer.reply_call(to(), "hi", "r")))
     assert "expired" not in str(final.value).replace("has expired", "")
 
 
@@ -150,7 +150,7 @@ def test_throttling_is_waited_out(api: WhatsAppApi, code: int, after_ms: int) ->
     writer = sender(api)
     for expected in (after_ms, 17_000):
         with pytest.raises(RetryLater, match=f"Too many .code {code}") as later:
-            writer.receipt(made(writer.send(to(), "hi", "r")))
+            writer.check(made(writer.reply_call(to(), "hi", "r")))
         assert later.value.after_ms == expected
 
 
@@ -161,20 +161,20 @@ def test_throttling_is_waited_out(api: WhatsAppApi, code: int, after_ms: int) ->
 def test_a_bare_429_is_waited_out(api: WhatsAppApi, retry_after: str, after_ms: int) -> None:
     """Within reason."""
     with pytest.raises(RetryLater) as later:
-        sender(api).receipt(said(b"slow down", 429, retry_after=retry_after))
+        sender(api).check(said(b"slow down", 429, retry_after=retry_after))
     assert later.value.after_ms == after_ms
 
 
 def test_a_429_is_waited_out_whatever_its_code(api: WhatsAppApi) -> None:
     with pytest.raises(RetryLater, match="Brand new") as later:
-        sender(api).receipt(said(refused(987654, "Brand new").body, 429))
+        sender(api).check(said(refused(987654, "Brand new").body, 429))
     assert later.value.after_ms == 5_000
 
 
 @pytest.mark.parametrize("code", [0, 10, 100, 190, 200, 299, 131026, 131030, 131047, 131049, 131051, 133010])
 def test_what_will_never_be_taken_is_given_up(api: WhatsAppApi, code: int) -> None:
     with pytest.raises(GiveUp, match=f"code {code}"):
-        sender(api).receipt(said(refused(code, "No").body, 400))
+        sender(api).check(said(refused(code, "No").body, 400))
 
 
 @pytest.mark.parametrize(
@@ -203,17 +203,17 @@ def test_what_will_never_be_taken_is_given_up(api: WhatsAppApi, code: int) -> No
 def test_what_may_go_better_next_time_is_a_failure(api: WhatsAppApi, body: Any, status: int) -> None:
     """Also a 200 that does not say what it took: a double is seen, a lost answer is not."""
     with pytest.raises(SendFailed, match=f"WhatsApp answered {status}"):
-        sender(api).receipt(said(body, status))
+        sender(api).check(said(body, status))
 
 
 def test_metas_words_are_cut_and_on_one_line(api: WhatsAppApi) -> None:
     with pytest.raises(GiveUp) as final:
-        sender(api).receipt(said(refused(100, "long\n" * 500).body, 400))
+        sender(api).check(said(refused(100, "long\n" * 500).body, 400))
     assert len(str(final.value)) < 500
     assert "\n" not in str(final.value)
 
 
 def test_a_reply_quotes_what_whatsapp_knows(api: WhatsAppApi) -> None:
     quoting = [replace(to(), reply_to=id) for id in ("wamid.A1", "postback:7", "")]
-    bodies = [json.loads(sender(api).send(each, "hi", "turn_1-0").body) for each in quoting]
+    bodies = [json.loads(sender(api).reply_call(each, "hi", "turn_1-0").body) for each in quoting]
     assert [body.get("context") for body in bodies] == [{"message_id": "wamid.A1"}, None, None]

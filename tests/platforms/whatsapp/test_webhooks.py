@@ -8,7 +8,7 @@ import pytest
 from harness.platforms.meta import recorded, strictly
 from turntake import ConfigurationError
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Event, Request
+from turntake.platforms.channel import ChatEvent, Request
 from turntake.platforms.meta.webhooks import instant, signature
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.testing.recording import Recording
@@ -36,7 +36,7 @@ def asked(query: str) -> Request:
     return Request("GET", f"{URL}?{query}")
 
 
-def read(message: Any, **value: Any) -> list[Event]:
+def read(message: Any, **value: Any) -> list[ChatEvent]:
     """The events of a webhook that holds this message."""
     change = {"field": "messages", "value": {"metadata": {"phone_number_id": "1"}, "messages": [message], **value}}
     whole = {"object": "whatsapp_business_account", "entry": [{"id": "2", "changes": [change]}]}

@@ -14,7 +14,7 @@ from turntake.errors import ConfigurationError, TurntakeError
 from turntake.operate.account_options import Account, accounts
 from turntake.operate.client import address, explained, options
 from turntake.operate.options.settings import CHANNELS, Settings
-from turntake.platforms.channel import SAID, Channel, Event, Request
+from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
 
 SENDER = "15550100123"
 
@@ -24,7 +24,7 @@ class Webhook(NamedTuple):
 
     account: Account
     requests: Sequence[Request]
-    events: Sequence[Event]
+    events: Sequence[ChatEvent]
 
     @property
     def ids(self) -> set[str]:

@@ -12,7 +12,7 @@ from turntake.finding import Finding
 from turntake.operate.account_options import Account, accounts, webhook_url
 from turntake.operate.options.settings import BY_KEY, Settings, option_settings
 from turntake.platforms.discord.replies import AGENT as DISCORD_AGENT
-from turntake.platforms.replies import Call, Response
+from turntake.platforms.replies import ApiCall, ApiResponse
 
 ASK_S = 5.0
 EXCERPT = 200
@@ -96,36 +96,36 @@ async def ask(account: Account, settings: Settings) -> list[Finding]:
     return [Finding(mark, account.label, _without_secrets(account, says)) for mark, says in found]
 
 
-def _telegram(options: Options, method: str = "getMe") -> Call:
+def _telegram(options: Options, method: str = "getMe") -> ApiCall:
     return _get(options, f"bot{options['bot_token']}/{method}", {})
 
 
-def _slack(options: Options) -> Call:
+def _slack(options: Options) -> ApiCall:
     return msgspec.structs.replace(_get(options, "auth.test", _bearer(options["bot_token"])), method="POST")
 
 
-def _whatsapp(options: Options) -> Call:
+def _whatsapp(options: Options) -> ApiCall:
     number = options.get("phone_number_id")
     path = f"{quote(number, safe='')}?fields=display_phone_number,verified_name" if number else "me"
     return _get(options, path, _bearer(options["access_token"]))
 
 
-def _meta(options: Options) -> Call:
+def _meta(options: Options) -> ApiCall:
     return _get(options, "me", _bearer(options["access_token"]))
 
 
-def _twilio(options: Options) -> Call:
+def _twilio(options: Options) -> ApiCall:
     sid, token = options["account_sid"], options["auth_token"].partition(",")[0].strip()
     basic = b64encode(f"{sid}:{token}".encode()).decode()
     return _get(options, f"Accounts/{quote(sid, safe='')}.json", {"authorization": f"Basic {basic}"})
 
 
-def _discord(options: Options) -> Call:
+def _discord(options: Options) -> ApiCall:
     # Discord turns programs away that do not name themselves as its bots do.
     return _get(options, "users/@me", {"authorization": f"Bot {options['bot_token']}", "user-agent": DISCORD_AGENT})
 
 
-QUESTIONS: Mapping[str, Callable[[Options], Call]] = {
+QUESTIONS: Mapping[str, Callable[[Options], ApiCall]] = {
     "discord": _discord,
     "instagram": _meta,
     "messenger": _meta,
@@ -136,15 +136,15 @@ QUESTIONS: Mapping[str, Callable[[Options], Call]] = {
 }
 
 
-def _get(options: Options, path: str, headers: Mapping[str, str]) -> Call:
-    return Call(f"{options['api_base'].rstrip('/')}/{path}", headers=headers, method="GET")
+def _get(options: Options, path: str, headers: Mapping[str, str]) -> ApiCall:
+    return ApiCall(f"{options['api_base'].rstrip('/')}/{path}", headers=headers, method="GET")
 
 
 def _bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def _answered(call: Call) -> Response | str:
+async def _answered(call: ApiCall) -> ApiResponse | str:
     """What came back, or in our own words why nothing did: a URL may hold a token."""
     import httpx2
 
@@ -153,7 +153,7 @@ async def _answered(call: Call) -> Response | str:
     try:
         async with asyncio.timeout(ASK_S), client({"accept": "application/json"}) as http:
             answer = await http.request(call.method, call.url, content=call.body, headers=dict(call.headers))
-            return Response(answer.status_code, {}, answer.content)
+            return ApiResponse(answer.status_code, {}, answer.content)
     except (TimeoutError, httpx2.TimeoutException):
         return f"did not answer within {ASK_S:.0f} s"
     # An address that somebody typed can fail in too many ways to name, and none may end the examination.
@@ -173,7 +173,7 @@ def _credentials(account: Account) -> str:
     return " or ".join(asked_with)
 
 
-def _known_to(answered: Response | str, credentials: str) -> Problem:
+def _known_to(answered: ApiResponse | str, credentials: str) -> Problem:
     if isinstance(answered, str):
         return "warn", f"the platform {answered}"
     said = _object(answered.body)
@@ -187,7 +187,7 @@ def _known_to(answered: Response | str, credentials: str) -> Problem:
 async def _registered(account: Account, settings: Settings) -> Problem:
     """Whether Telegram calls the address that this server has."""
     answered = await _answered(_telegram(account.options, "getWebhookInfo"))
-    info = _object(answered.body).get("result") if isinstance(answered, Response) else None
+    info = _object(answered.body).get("result") if isinstance(answered, ApiResponse) else None
     if not isinstance(info, dict):
         return "warn", "the platform did not say which address it calls"
     url, ours = str(info.get("url") or ""), webhook_url(account, settings)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from turntake.instants import to_ms
-from turntake.platforms.channel import Event
+from turntake.platforms.channel import ChatEvent
 from turntake.platforms.loose_json import at, objects_at, text_at
 from turntake.rules.message import Attachment
 
@@ -25,7 +25,7 @@ SAID_TYPES = frozenset({0, 19})
 _SNOWFLAKE = re.compile(r"[0-9]{1,20}")
 
 
-def gateway_events(name: str, data: dict[str, Any], own_id: str) -> list[Event]:
+def gateway_events(name: str, data: dict[str, Any], own_id: str) -> list[ChatEvent]:
     """What one dispatch of the gateway means; `own_id` is our bot's. [] for all that is not about messages."""
     if name == "MESSAGE_CREATE":
         return [_posted(data, own_id)]
@@ -40,8 +40,8 @@ def gateway_events(name: str, data: dict[str, Any], own_id: str) -> list[Event]:
     return [_reaction(name, data, own_id)] if name.startswith("MESSAGE_REACTION_") else []
 
 
-def _about(data: dict[str, Any], own_id: str, kind: str) -> Event:
-    return Event(
+def _about(data: dict[str, Any], own_id: str, kind: str) -> ChatEvent:
+    return ChatEvent(
         kind=kind,
         account=own_id,
         conversation=text_at(data, "channel_id"),
@@ -49,7 +49,7 @@ def _about(data: dict[str, Any], own_id: str, kind: str) -> Event:
     )
 
 
-def _posted(post: dict[str, Any], own_id: str) -> Event:
+def _posted(post: dict[str, Any], own_id: str) -> ChatEvent:
     about = replace(
         _about(post, own_id, _authorship(post, own_id) or "message"),
         sender=text_at(post, "author", "id"),
@@ -64,7 +64,7 @@ def _posted(post: dict[str, Any], own_id: str) -> Event:
     return replace(about, kind=kind, text=text, attachments=attachments, reply_to=_replied_to(post))
 
 
-def _changed(post: dict[str, Any], own_id: str) -> Event:
+def _changed(post: dict[str, Any], own_id: str) -> ChatEvent:
     """An edit only if a person edited: link previews come the same way."""
     author, text = _authorship(post, own_id), _words(post)
     attachments = tuple(_attachments(post))
@@ -82,12 +82,12 @@ def _changed(post: dict[str, Any], own_id: str) -> Event:
     )
 
 
-def _deleted(data: dict[str, Any], own_id: str, target: str) -> Event:
+def _deleted(data: dict[str, Any], own_id: str, target: str) -> ChatEvent:
     """Discord does not say whose message it was."""
     return replace(_about(data, own_id, "delete" if target else "unsupported"), target=target)
 
 
-def _typing(data: dict[str, Any], own_id: str) -> list[Event]:
+def _typing(data: dict[str, Any], own_id: str) -> list[ChatEvent]:
     """A person's; what we and other bots show of ourselves is none."""
     person, seconds = text_at(data, "user_id"), data.get("timestamp")
     if person == own_id or at(data, "member", "user", "bot") is True:
@@ -96,7 +96,7 @@ def _typing(data: dict[str, Any], own_id: str) -> list[Event]:
     return [replace(_about(data, own_id, "typing"), sender=person, sent_at=sent_at, ttl_ms=TYPING_MS)]
 
 
-def _reaction(name: str, data: dict[str, Any], own_id: str) -> Event:
+def _reaction(name: str, data: dict[str, Any], own_id: str) -> ChatEvent:
     said = {"emoji": text_at(data, "emoji", "name"), "is_removed": not name.endswith("_ADD")}
     about = _about(data, own_id, "reaction")
     return replace(about, sender=text_at(data, "user_id"), target=text_at(data, "message_id"), metadata=said)

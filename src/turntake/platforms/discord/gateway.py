@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, StoreUnavailable
-from turntake.platforms.channel import Event
+from turntake.platforms.channel import ChatEvent
 from turntake.platforms.discord.content import gateway_events
 from turntake.platforms.discord.webhooks import GATEWAY
-from turntake.platforms.listener import Hear, Listener
+from turntake.platforms.listener import Listener, OnEvents
 
 with warnings.catch_warnings():
     # It brings a sound module that Python warns about, and that nobody needs here.
@@ -74,14 +74,14 @@ class DiscordGateway(Listener):
             raise ConfigurationError("The gateway needs the bot's token: set TURNTAKE_DISCORD_BOT_TOKEN.")
         # Both outlive a connection: what was heard is told, whatever becomes of the connection.
         self._heard: asyncio.Queue[str] = asyncio.Queue(MOST_HEARD)
-        self._untold: list[Event] = []
+        self._untold: list[ChatEvent] = []
         self._own_id = ""
         self._authors: OrderedDict[str, str] = OrderedDict()
 
-    async def listen(self, hear: Hear) -> None:
+    async def listen(self, on_events: OnEvents) -> None:
         if not self._is_on:
             await asyncio.Event().wait()
-        telling = asyncio.create_task(self._tell(hear), name="turntake-discord-tell")
+        telling = asyncio.create_task(self._tell(on_events), name="turntake-discord-tell")
         connected = asyncio.create_task(self._connected(), name="turntake-discord-gateway")
         try:
             await asyncio.wait({telling, connected}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,9 +95,9 @@ class DiscordGateway(Listener):
 
     async def _connected(self) -> None:
         """Returns, or raises, only once discord.py has given up."""
-        async with Ear(self._heard) as ear:
+        async with GatewayClient(self._heard) as client:
             try:
-                await ear.start(self._given["bot_token"])
+                await client.start(self._values["bot_token"])
             except discord.LoginFailure:
                 raise ConfigurationError(REFUSALS[4004]) from None
             except discord.PrivilegedIntentsRequired:
@@ -105,18 +105,18 @@ class DiscordGateway(Listener):
             except discord.ConnectionClosed as error:
                 _refuse(error)
 
-    async def _tell(self, hear: Hear) -> None:
+    async def _tell(self, on_events: OnEvents) -> None:
         while True:
             self._untold = self._untold or self._events_in(await self._heard.get())
             try:
-                await _told(hear, self._untold)
+                await _told(on_events, self._untold)
             except Exception:
                 # Nobody can take them, so they must not stand in the way of those behind.
                 self._untold = []
                 raise
             self._untold = []
 
-    def _events_in(self, written: str) -> list[Event]:
+    def _events_in(self, written: str) -> list[ChatEvent]:
         try:
             dispatch = msgspec.json.decode(written, type=Dispatch)
             data = msgspec.json.decode(dispatch.d)
@@ -128,7 +128,7 @@ class DiscordGateway(Listener):
             self._own_id = msgspec.convert(data, Ready).user.id
         return [self._signed(event) for event in gateway_events(dispatch.t, data, self._own_id)]
 
-    def _signed(self, event: Event) -> Event:
+    def _signed(self, event: ChatEvent) -> ChatEvent:
         """The event with its author, which deletions lack."""
         if event.kind == "message":
             self._authors[event.id] = event.sender
@@ -138,7 +138,7 @@ class DiscordGateway(Listener):
         return replace(event, sender=self._authors.get(event.target, "")) if is_unsigned else event
 
 
-class Ear(discord.Client):
+class GatewayClient(discord.Client):
     """A client that only passes on what it hears, and keeps nothing."""
 
     def __init__(self, heard: "asyncio.Queue[str]") -> None:
@@ -165,11 +165,11 @@ class Ear(discord.Client):
             self._heard.put_nowait(written)
 
 
-async def _told(hear: Hear, events: list[Event]) -> None:
+async def _told(on_events: OnEvents, events: list[ChatEvent]) -> None:
     """Returns once they are stored. Those behind them wait, since order counts."""
     while events:
         try:
-            return await hear(events)
+            return await on_events(events)
         except StoreUnavailable:
             log.warning("What Discord said could not be stored; trying again", extra={"action": "listen"})
             await SystemClock().sleep(AGAIN_MS)

@@ -10,7 +10,7 @@ import msgspec
 
 from turntake.errors import GiveUp, RetryLater, SendFailed
 from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import Call, Recipient, Response, Sender
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 
 PASSING = frozenset({408, 425})
 DEFERRED = frozenset({2, 5})
@@ -22,14 +22,14 @@ AGENT = "DiscordBot (turntake, 1)"
 _SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
 
 
-class DiscordSender(Sender):
+class DiscordReplies(ReplyApi):
     """A repeated reply is known to Discord by its nonce for some minutes; only replies to interactions have none."""
 
     longest = 2_000
     # What is shown lasts ten seconds.
     typing_ms = 8_000
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         message: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
         asked = _interaction(to)
         if not asked:
@@ -40,7 +40,7 @@ class DiscordSender(Sender):
             return self._call("PATCH", f"{webhook}/messages/@original", message)
         return self._call("POST", f"{webhook}?wait=true", message)
 
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         said = object_in(response.body) or {}
         if 200 <= response.status < 300:
             return str(said.get("id") or "")
@@ -50,16 +50,16 @@ class DiscordSender(Sender):
             raise SendFailed(f"Discord failed ({response.status}).")
         raise GiveUp(f"Discord refuses the reply ({response.status}): {_words(said) or 'it gives no reason'}.")
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         """After a command Discord itself shows that an answer is coming."""
         return None if _is_deferred(_interaction(to)) else self._call("POST", _channel(to, "typing"), None)
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> Call:
+    def _call(self, method: str, path: str, body: dict[str, Any] | None) -> ApiCall:
         headers = {"user-agent": AGENT, "content-type": "application/json"}
         if not path.startswith("/webhooks/"):
-            headers["authorization"] = f"Bot {self._given['bot_token']}"
+            headers["authorization"] = f"Bot {self._values['bot_token']}"
         written = b"" if body is None else msgspec.json.encode(body)
-        return Call(f"{self._given['api_base'].rstrip('/')}{path}", written, headers, method)
+        return ApiCall(f"{self._values['api_base'].rstrip('/')}{path}", written, headers, method)
 
 
 def _quote(message_id: str) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _details(errors: object, depth: int) -> Iterator[str]:
             yield from _details(inner, depth - 1)
 
 
-def _wait_s(said: dict[str, Any], response: Response) -> float:
+def _wait_s(said: dict[str, Any], response: ApiResponse) -> float:
     wait = said.get("retry_after")
     if isinstance(wait, int | float) and 0 <= wait < 10**6:
         return float(wait)

@@ -14,7 +14,7 @@ from nacl.exceptions import CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from turntake.errors import ConfigurationError, Forged, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.discord.content import attachment_of, instant, is_group, texts_in, whole
 from turntake.platforms.loose_json import at, object_at, object_in, objects_at, text_at
 
@@ -57,7 +57,7 @@ class Discord(Channel):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
-        self._keys = [VerifyKey(_key("PUBLIC_KEY", key)) for key in keys_in(self._given["public_key"])]
+        self._keys = [VerifyKey(_key("PUBLIC_KEY", key)) for key in keys_in(self._values["public_key"])]
 
     def verify(self, request: Request, now: int) -> None:
         if not self._keys:
@@ -72,25 +72,25 @@ class Discord(Channel):
         if not any(_is_signed(key, signed, bytes.fromhex(signature)) for key in self._keys):
             raise Forged("X-Signature-Ed25519 is not that of this body: check TURNTAKE_DISCORD_PUBLIC_KEY.")
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         said = _read(request)
         if _is_notice(said):
             kind = text_at(said, "event", "type").lower()
-            return [Event(kind=f"webhook_{kind}", account=text_at(said, "application_id"))] if kind else []
+            return [ChatEvent(kind=f"webhook_{kind}", account=text_at(said, "application_id"))] if kind else []
         return [] if said.get("type") == PING else [_interaction(said)]
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """What Discord must hear within three seconds; for what a person asked, that the answer comes later."""
         said = _read(request)
         if _is_notice(said):
-            return Answer(status=204)
+            return WebhookAnswer(status=204)
         kind = said.get("type")
         answer = ANSWERS.get(kind, LATER) if isinstance(kind, int) else LATER
-        return Answer(msgspec.json.encode(answer), "application/json")
+        return WebhookAnswer(msgspec.json.encode(answer), "application/json")
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         """A form that a person sent in, since nothing else says `text` and nothing more."""
-        seeds = keys_in(self._given["private_key"])
+        seeds = keys_in(self._values["private_key"])
         if not seeds:
             raise ConfigurationError(
                 "Only Discord can sign for its public key. Send without a channel (`turntake send`), or set "
@@ -114,11 +114,11 @@ def _read(request: Request) -> dict[str, Any]:
     return said
 
 
-def _interaction(said: dict[str, Any]) -> Event:
+def _interaction(said: dict[str, Any]) -> ChatEvent:
     """A command or a form is a message, a pressed button or menu a postback. The reply needs its token."""
     kind = said.get("type")
     channel = text_at(said, "channel_id") or text_at(said, "channel", "id")
-    about = Event(
+    about = ChatEvent(
         kind="unsupported",
         account=text_at(said, "application_id"),
         conversation=channel,
@@ -138,7 +138,7 @@ def _interaction(said: dict[str, Any]) -> Event:
     return _press(said, about, token) if kind == COMPONENT and channel else about
 
 
-def _press(said: dict[str, Any], about: Event, token: dict[str, Any]) -> Event:
+def _press(said: dict[str, Any], about: ChatEvent, token: dict[str, Any]) -> ChatEvent:
     """What was chosen, or else the words on the button."""
     custom_id, values = text_at(said, "data", "custom_id"), texts_in(said, "data", "values")
     return replace(

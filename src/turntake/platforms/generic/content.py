@@ -14,7 +14,7 @@ from msgspec import Meta
 from turntake.accept.body import ATTACHMENTS, ID_BYTES, ITEMS, LATEST_AT, Link, Name, Part, Text, check_metadata
 from turntake.errors import Unreadable
 from turntake.instants import to_ms
-from turntake.platforms.channel import Event
+from turntake.platforms.channel import ChatEvent
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment
 
@@ -72,7 +72,7 @@ THING_NAMES = {name: name for name in Thing.__struct_fields__} | {
 }
 
 
-def events_of(body: bytes, request_id: str = "") -> list[Event]:
+def events_of(body: bytes, request_id: str = "") -> list[ChatEvent]:
     """What the body says, in its order, whole or not at all.
 
     A message without an id is known by the request's, and by its place if there may be several.
@@ -111,7 +111,7 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
         raise Unreadable("An object in the body gives a name twice, and nobody can tell which value is meant.")
 
 
-def _located(said: Any, where: str, id: str) -> Event:
+def _located(said: Any, where: str, id: str) -> ChatEvent:
     """The event of one item. Whatever is wrong with it is said of `where`."""
     try:
         item = msgspec.convert(_with_ids(_plain(said, NAMES)), Item)
@@ -143,7 +143,7 @@ def _with_ids(plain: dict[str, Any]) -> dict[str, Any]:
     return plain | ids
 
 
-def _message(item: Item, id: str) -> Event:
+def _message(item: Item, id: str) -> ChatEvent:
     if not item.sender:
         _miss("sender")
     if not (item.text or item.attachments):
@@ -153,13 +153,13 @@ def _message(item: Item, id: str) -> Event:
     return _event(item, "message", id=item.id or id)
 
 
-def _typing(item: Item, id: str) -> Event:
+def _typing(item: Item, id: str) -> ChatEvent:
     if item.state not in STATES:
         raise ValueError(f"`state` is none of: {', '.join(STATES)}.")
     return _event(item, "typing" if item.state == "start" else "stopped", id=item.id or id)
 
 
-def _change(item: Item, id: str) -> Event:
+def _change(item: Item, id: str) -> ChatEvent:
     """Names the changed message as `target`, or else as `message_id`; then that is not the change's own id."""
     target = item.target or item.id
     if not target:
@@ -169,16 +169,16 @@ def _change(item: Item, id: str) -> Event:
     return _event(item, item.type, id=item.id if item.target else id, target=target)
 
 
-def _other(item: Item, id: str) -> Event:
+def _other(item: Item, id: str) -> ChatEvent:
     return _event(item, item.type, id=item.id or id, target=item.target)
 
 
-def _unsupported(item: Item, id: str) -> Event:
+def _unsupported(item: Item, id: str) -> ChatEvent:
     """A type of later days is acknowledged: to refuse it would only make the sender try again."""
-    return Event(kind="unsupported", id=item.id or id)
+    return ChatEvent(kind="unsupported", id=item.id or id)
 
 
-_KINDS: dict[str, Callable[[Item, str], Event]] = {
+_KINDS: dict[str, Callable[[Item, str], ChatEvent]] = {
     "message": _message,
     "typing": _typing,
     "edit": _change,
@@ -188,14 +188,14 @@ _KINDS: dict[str, Callable[[Item, str], Event]] = {
 }
 
 
-def _event(item: Item, kind: str, *, id: str, target: str = "") -> Event:
+def _event(item: Item, kind: str, *, id: str, target: str = "") -> ChatEvent:
     if not item.conversation:
         _miss("conversation_id")
     _check_bytes("webhook-id", id)
     ConversationKey.of(item.conversation, account=item.account, topic=item.thread)
     if item.metadata:
         check_metadata(item.metadata)
-    return Event(
+    return ChatEvent(
         kind=kind,
         account=item.account,
         conversation=item.conversation,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from turntake.errors import ConfigurationError, Forged
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer
 from turntake.platforms.generic.content import events_of
 from turntake.standard_webhooks import secrets_in, signature, signing_key
 
@@ -41,10 +41,10 @@ class Generic(Channel):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
-        self._scheme = self._given["scheme"].strip()
+        self._scheme = self._values["scheme"].strip()
         if self._scheme not in ("", *SCHEMES):
             raise ConfigurationError(f"The scheme of the generic channel is one of {', '.join(SCHEMES)}, or unset.")
-        secrets = secrets_in(self._given["secret"])
+        secrets = secrets_in(self._values["secret"])
         self._texts = tuple(secret.encode() for secret in secrets)
         self._keys = tuple(signing_key(secret) for secret in secrets)
 
@@ -59,17 +59,17 @@ class Generic(Channel):
         else:
             self._verify_shared(request)
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         # Only Standard Webhooks signs the id; by any other scheme a stranger could repeat a request under a new one.
         is_signed = (self._scheme or _scheme_of(request)) == STANDARD
         return events_of(request.body, request.headers.get(_ID, "") if is_signed else "")
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """How many of the items count, and how many mean nothing here."""
         events = self.events_in(request)
         taken = sum(event.kind in TAKEN for event in events)
         said = {"accepted": taken, "ignored": len(events) - taken}
-        return Answer(msgspec.json.encode(said), "application/json")
+        return WebhookAnswer(msgspec.json.encode(said), "application/json")
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         said = {"conversation_id": sender, "message_id": id, "sender": sender, "text": text, "timestamp": now}

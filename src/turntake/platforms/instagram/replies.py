@@ -2,13 +2,13 @@
 
 from urllib.parse import quote
 
-from turntake.platforms.messenger.replies import MessengerSender
+from turntake.platforms.messenger.replies import MessengerReplies
 from turntake.platforms.replies import Recipient, Unit
 
 LINKED_TO_A_PAGE = "graph.facebook.com"
 
 
-class InstagramSender(MessengerSender):
+class InstagramReplies(MessengerReplies):
     """Messenger's API on another server. A text is measured in bytes, so that "é" counts as two."""
 
     name = "Instagram"
@@ -17,5 +17,5 @@ class InstagramSender(MessengerSender):
 
     def _whose(self, to: Recipient) -> str:
         """The account, by its id. Apps that came by a Facebook page have that page's token, and are `me`."""
-        is_linked = LINKED_TO_A_PAGE in self._given["api_base"]
+        is_linked = LINKED_TO_A_PAGE in self._values["api_base"]
         return "me" if is_linked or not to.account else quote(to.account, safe="")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from turntake.platforms.meta.replies import MetaSender
-from turntake.platforms.replies import Call, Recipient, Unit
+from turntake.platforms.meta.replies import MetaReplies
+from turntake.platforms.replies import ApiCall, Recipient, Unit
 
 
-class MessengerSender(MetaSender):
+class MessengerReplies(MetaReplies):
     """The token is a page's, so `me` is that page."""
 
     name = "Messenger"
@@ -16,16 +16,16 @@ class MessengerSender(MetaSender):
     unit: Unit = "utf-16"
     typing_ms = 15_000
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         return self._to(to, {"messaging_type": "RESPONSE", "message": {"text": text}})
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         return self._to(to, {"sender_action": "typing_on"})
 
-    def typing_stopped(self, to: Recipient) -> Call | None:
+    def typing_stopped_call(self, to: Recipient) -> ApiCall | None:
         return self._to(to, {"sender_action": "typing_off"})
 
-    def _to(self, to: Recipient, body: Mapping[str, Any]) -> Call:
+    def _to(self, to: Recipient, body: Mapping[str, Any]) -> ApiCall:
         return self._call(f"{self._whose(to)}/messages", {"recipient": {"id": to.key.conversation}, **body})
 
     def _whose(self, to: Recipient) -> str:

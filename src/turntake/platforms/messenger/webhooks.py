@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from turntake.platforms.channel import Event, Option, Request
+from turntake.platforms.channel import ChatEvent, Option, Request
 from turntake.platforms.loose_json import at, objects_at, text_at
 from turntake.platforms.meta.webhooks import (
     APP_SECRET,
@@ -39,10 +39,12 @@ class Messenger(MetaChannel):
     )
     sample_account: ClassVar[str] = "100000000000003"
 
-    def _events_of(self, entry: dict[str, Any]) -> Iterable[Event]:
+    def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         account = text_at(entry, "id")
         # Another app has the thread: what is said there is for that one to answer.
-        yield from (Event(kind="standby", account=account, **_parties(item)) for item in objects_at(entry, "standby"))
+        yield from (
+            ChatEvent(kind="standby", account=account, **_parties(item)) for item in objects_at(entry, "standby")
+        )
         yield from (_event(account, item) for item in items_in(entry))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
@@ -81,7 +83,7 @@ def _parties(item: dict[str, Any]) -> dict[str, Any]:
     return {"conversation": sender, "sender": sender, "sent_at": instant(item.get("timestamp"))}
 
 
-def _event(page: str, item: dict[str, Any]) -> Event:
+def _event(page: str, item: dict[str, Any]) -> ChatEvent:
     content = content_of(item)
     account = text_at(item, "recipient", "id")
     parties = _parties(item)
@@ -90,7 +92,7 @@ def _event(page: str, item: dict[str, Any]) -> Event:
         account, parties["conversation"] = parties["sender"], account
     elif kind in ("message", "postback", "edit", "delete") and not parties["sender"]:
         kind = "malformed"
-    return Event(
+    return ChatEvent(
         kind=kind,
         account=account or page,
         **parties,

@@ -9,7 +9,7 @@ import msgspec
 
 from turntake.errors import GiveUp, RetryLater, SendFailed
 from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import Call, Response, Sender
+from turntake.platforms.replies import ApiCall, ApiResponse, ReplyApi
 
 EXCERPT = 300
 LONGEST_PAUSE_S = 3_600
@@ -61,12 +61,12 @@ class Failure(msgspec.Struct, frozen=True):
         return f"{self.words} ({', '.join(filter(None, parts))})"
 
 
-class MetaSender(Sender):
+class MetaReplies(ReplyApi):
     """The access token goes into a header, since URLs end up in logs."""
 
     name: ClassVar[str]
 
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         said = object_in(response.body) or {}
         taken = self._id_in(said) if 200 <= response.status < 300 and "error" not in said else ""
         if not taken:
@@ -77,16 +77,16 @@ class MetaSender(Sender):
     def _id_in(self, said: Mapping[str, Any]) -> str:
         """The id of the message that was taken, in the answer to it; "" if there is none."""
 
-    def _call(self, path: str, body: Mapping[str, Any]) -> Call:
+    def _call(self, path: str, body: Mapping[str, Any]) -> ApiCall:
         headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
-        return Call(f"{self._given['api_base'].rstrip('/')}/{path}", msgspec.json.encode(body), headers)
+        return ApiCall(f"{self._values['api_base'].rstrip('/')}/{path}", msgspec.json.encode(body), headers)
 
     @property
     def _token(self) -> str:
         """While two are configured for a rotation, the first is the one that is valid now."""
-        return self._given["access_token"].partition(",")[0].strip()
+        return self._values["access_token"].partition(",")[0].strip()
 
-    def _error(self, response: Response, said: Mapping[str, Any]) -> Exception:
+    def _error(self, response: ApiResponse, said: Mapping[str, Any]) -> Exception:
         failure = failure_in(said)
         if failure is None:
             return _wordless(self.name, response)
@@ -126,7 +126,7 @@ def failure_in(said: Mapping[str, Any]) -> Failure | None:
     )
 
 
-def pause_s(response: Response, code: int | None) -> int:
+def pause_s(response: ApiResponse, code: int | None) -> int:
     """How long to wait: what Meta says, or else what is usual for this code."""
     asked = response.headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}", asked):
@@ -134,7 +134,7 @@ def pause_s(response: Response, code: int | None) -> int:
     return THROTTLED.get(code or 0, PAUSE_S)
 
 
-def _wordless(name: str, response: Response) -> Exception:
+def _wordless(name: str, response: ApiResponse) -> Exception:
     what = f"{name} answered {response.status}, without an id and without saying why."
     return RetryLater(pause_s(response, None), what) if response.status == 429 else SendFailed(what)
 

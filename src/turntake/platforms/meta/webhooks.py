@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from turntake.errors import ConfigurationError, Forged, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.loose_json import at, object_in, objects_at, text_at
 
 SIGNATURE = "x-hub-signature-256"
@@ -36,7 +36,7 @@ class MetaChannel(Channel):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
-        if not self._given["api_base"].startswith(("https://", "http://")):
+        if not self._values["api_base"].startswith(("https://", "http://")):
             raise ConfigurationError(f"{self._variable('api_base')} is no address; write it like {GRAPH}.")
 
     def verify(self, request: Request, now: int) -> None:
@@ -45,7 +45,7 @@ class MetaChannel(Channel):
         else:
             self._verify_signature(request)
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         if request.method == "GET":
             return []
         found = decoded(request.body)
@@ -53,13 +53,13 @@ class MetaChannel(Channel):
             return []
         return [event for entry in objects_at(found, "entry") for event in self._events_of(entry)]
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         if request.method != "GET":
-            return Answer()
-        return Answer(request.query.get("hub.challenge", "").encode(errors="replace"))
+            return WebhookAnswer()
+        return WebhookAnswer(request.query.get("hub.challenge", "").encode(errors="replace"))
 
     @abstractmethod
-    def _events_of(self, entry: dict[str, Any]) -> Iterable[Event]:
+    def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         """What one entry of the webhook says, in order."""
 
     def _signed(self, url: str, entry: dict[str, Any]) -> Request:
@@ -67,12 +67,12 @@ class MetaChannel(Channel):
         body = (
             json.dumps({"object": self.product, "entry": [entry]}, separators=(",", ":")).replace("/", "\\/").encode()
         )
-        key = next(iter(keys_in(self._given["app_secret"])), b"")
+        key = next(iter(keys_in(self._values["app_secret"])), b"")
         headers = {"content-type": "application/json", SIGNATURE: signature(key, body).decode()}
         return Request("POST", url, headers, body)
 
     def _verify_handshake(self, request: Request) -> None:
-        tokens = keys_in(self._given["verify_token"])
+        tokens = keys_in(self._values["verify_token"])
         if not tokens:
             raise Forged(f"No verify token is set, so no handshake is believed: {self._advice('verify_token')}", 403)
         query = request.query
@@ -81,7 +81,7 @@ class MetaChannel(Channel):
             raise Forged(f"The handshake's verify token is not ours: {self._advice('verify_token')}", 403)
 
     def _verify_signature(self, request: Request) -> None:
-        keys = keys_in(self._given["app_secret"])
+        keys = keys_in(self._values["app_secret"])
         if not keys:
             raise Forged(f"No app secret is set, so no webhook is believed: {self._advice('app_secret')}")
         said = request.headers.get(SIGNATURE, "").encode(errors="replace")

@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from turntake.errors import Unreadable
-from turntake.platforms.channel import Event
+from turntake.platforms.channel import ChatEvent
 from turntake.platforms.loose_json import object_at, object_in, objects_at, text_at
 from turntake.platforms.slack.content import ignored, instant, is_group, thread_of
 
 PRESSED = frozenset({"block_actions", "interactive_message"})
 
 
-def form_events(form: dict[str, str]) -> list[Event]:
+def form_events(form: dict[str, str]) -> list[ChatEvent]:
     if "payload" in form:
         return _interaction(_read(form["payload"]))
     if "command" in form:
         return [_command(form)]
-    return [] if "ssl_check" in form else [Event(kind="unsupported", account=form.get("team_id", ""))]
+    return [] if "ssl_check" in form else [ChatEvent(kind="unsupported", account=form.get("team_id", ""))]
 
 
 def _read(payload: str) -> dict[str, Any]:
@@ -26,11 +26,11 @@ def _read(payload: str) -> dict[str, Any]:
     return said
 
 
-def _command(form: dict[str, str]) -> Event:
+def _command(form: dict[str, str]) -> ChatEvent:
     """What a person typed, with the command's name before it."""
     channel = form.get("channel_id", "")
     words = f"{form['command']} {form.get('text', '')}".strip()
-    return Event(
+    return ChatEvent(
         kind="message" if channel else "unsupported",
         account=form.get("team_id") or form.get("enterprise_id", ""),
         conversation=channel,
@@ -42,14 +42,14 @@ def _command(form: dict[str, str]) -> Event:
     )
 
 
-def _interaction(payload: dict[str, Any]) -> list[Event]:
+def _interaction(payload: dict[str, Any]) -> list[ChatEvent]:
     kind = text_at(payload, "type")
     if kind not in PRESSED:
-        return [Event(kind=ignored(kind), account=text_at(payload, "team", "id"))]
+        return [ChatEvent(kind=ignored(kind), account=text_at(payload, "team", "id"))]
     return [_press(payload, action) for action in objects_at(payload, "actions")]
 
 
-def _press(payload: dict[str, Any], action: dict[str, Any]) -> Event:
+def _press(payload: dict[str, Any], action: dict[str, Any]) -> ChatEvent:
     """A button or a menu on a message. On a page of the app there is no conversation to answer in."""
     team, user, channel, post, place = (
         object_at(payload, name) for name in ("team", "user", "channel", "message", "container")
@@ -57,7 +57,7 @@ def _press(payload: dict[str, Any], action: dict[str, Any]) -> Event:
     conversation = text_at(channel, "id") or text_at(place, "channel_id")
     pressed_on = text_at(post, "ts") or text_at(place, "message_ts") or text_at(payload, "message_ts")
     at = text_at(action, "action_ts") or text_at(payload, "action_ts")
-    return Event(
+    return ChatEvent(
         kind="postback" if conversation else "unsupported",
         account=text_at(team, "id") or text_at(payload, "enterprise", "id"),
         conversation=conversation,

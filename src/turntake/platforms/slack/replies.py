@@ -7,7 +7,7 @@ import msgspec
 
 from turntake.errors import GiveUp, RetryLater, SendFailed
 from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import Call, Recipient, Response, Sender
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 
 THROTTLED = frozenset({"ratelimited", "rate_limited"})
 PASSING = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
@@ -27,7 +27,7 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _SECONDS = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
 
-class SlackSender(Sender):
+class SlackReplies(ReplyApi):
     """Slack has no idempotency key: a reply whose fate is unknown may arrive twice. Its metadata says which it is."""
 
     # Slack takes 4,000, counted with the escapes: this leaves a third of the room to them. Should a text have more,
@@ -36,7 +36,7 @@ class SlackSender(Sender):
     # A status lasts two minutes.
     typing_ms = 60_000
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         body = {
             "channel": to.key.conversation,
             "text": text.translate(_ESCAPES),
@@ -44,7 +44,7 @@ class SlackSender(Sender):
         }
         return self._call("chat.postMessage", body | ({"thread_ts": to.thread} if to.thread else {}))
 
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         if response.status == 429:
             raise RetryLater(_wait_s(response), "Slack throttles us (429).")
         said = object_in(response.body) or {}
@@ -57,25 +57,25 @@ class SlackSender(Sender):
             raise SendFailed(f"Slack failed ({error or response.status}).")
         raise GiveUp(f"Slack refuses the reply: {_in_full(error, said) or response.status}.")
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         return self._status(to, "is typing…")
 
-    def typing_stopped(self, to: Recipient) -> Call | None:
+    def typing_stopped_call(self, to: Recipient) -> ApiCall | None:
         return self._status(to, "")
 
-    def _status(self, to: Recipient, status: str) -> Call | None:
+    def _status(self, to: Recipient, status: str) -> ApiCall | None:
         """Slack shows one in threads alone."""
         if not to.thread:
             return None
         body = {"channel_id": to.key.conversation, "thread_ts": to.thread, "status": status}
         return self._call("assistant.threads.setStatus", body)
 
-    def _call(self, method: str, body: dict[str, Any]) -> Call:
+    def _call(self, method: str, body: dict[str, Any]) -> ApiCall:
         headers = {
-            "authorization": f"Bearer {self._given['bot_token']}",
+            "authorization": f"Bearer {self._values['bot_token']}",
             "content-type": "application/json; charset=utf-8",
         }
-        return Call(f"{self._given['api_base'].rstrip('/')}/{method}", msgspec.json.encode(body), headers)
+        return ApiCall(f"{self._values['api_base'].rstrip('/')}/{method}", msgspec.json.encode(body), headers)
 
 
 def _in_full(error: str, said: dict[str, Any]) -> str:
@@ -85,6 +85,6 @@ def _in_full(error: str, said: dict[str, Any]) -> str:
     return f"{error}{detail}; {HINTS[error]}" if error in HINTS else f"{error}{detail}"
 
 
-def _wait_s(response: Response) -> float:
+def _wait_s(response: ApiResponse) -> float:
     written = response.headers.get("retry-after", "")
     return float(written) if _SECONDS.fullmatch(written) else WAIT_S

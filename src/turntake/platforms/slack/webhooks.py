@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turntake.errors import ConfigurationError, Forged, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.loose_json import object_at, object_in, objects_at, text_at
 from turntake.platforms.slack.content import attachments_of, ignored, instant, is_group, thread_of, words_of
 from turntake.platforms.slack.forms import form_events
@@ -36,7 +36,7 @@ class Slack(Channel):
     )
 
     def verify(self, request: Request, now: int) -> None:
-        keys = keys_in(self._given["signing_secret"])
+        keys = keys_in(self._values["signing_secret"])
         if not keys:
             raise Forged("No signing secret is set, so nobody can be believed: set TURNTAKE_SLACK_SIGNING_SECRET.")
         seconds = request.headers.get("x-slack-request-timestamp", "")
@@ -48,7 +48,7 @@ class Slack(Channel):
         if not any(hmac.compare_digest(given, _signature(key, seconds, request.body)) for key in keys):
             raise Forged("X-Slack-Signature is not that of this body: check TURNTAKE_SLACK_SIGNING_SECRET.")
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         if _is_form(request):
             return form_events(_form(request.body))
         said = _read(request)
@@ -57,17 +57,17 @@ class Slack(Channel):
             return []
         if kind == "event_callback":
             return [self._happened(said)]
-        return [Event(kind=ignored(kind), account=_team(said))]
+        return [ChatEvent(kind=ignored(kind), account=_team(said))]
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """The challenge, where Slack asks whether this URL is ours; nothing otherwise."""
         said = {} if _is_form(request) else _read(request)
         is_asked = text_at(said, "type") == "url_verification"
-        return Answer(text_at(said, "challenge").encode()) if is_asked else Answer()
+        return WebhookAnswer(text_at(said, "challenge").encode()) if is_asked else WebhookAnswer()
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         """A direct message. Its channel is the sender, since Slack takes a user's id for the chat with that user."""
-        keys = keys_in(self._given["signing_secret"])
+        keys = keys_in(self._values["signing_secret"])
         if not keys:
             raise ConfigurationError("Nothing can be signed without a secret: set TURNTAKE_SLACK_SIGNING_SECRET.")
         sent = f"{now // 1000}.{now % 1000:03d}000"
@@ -82,7 +82,7 @@ class Slack(Channel):
         }
         return Request("POST", url, {"content-type": "application/json", **signed}, body)
 
-    def _happened(self, envelope: dict[str, Any]) -> Event:
+    def _happened(self, envelope: dict[str, Any]) -> ChatEvent:
         """The one event in an envelope."""
         event = object_at(envelope, "event")
         kind = text_at(event, "type")
@@ -97,7 +97,7 @@ class Slack(Channel):
             return self._deleted(envelope, event, text_at(event, "deleted_ts"))
         return self._posted(envelope, event)
 
-    def _posted(self, envelope: dict[str, Any], post: dict[str, Any]) -> Event:
+    def _posted(self, envelope: dict[str, Any], post: dict[str, Any]) -> ChatEvent:
         about = _about(envelope, post, self._authorship(envelope, post) or "message")
         if about.kind != "message":
             return about
@@ -105,7 +105,7 @@ class Slack(Channel):
             return replace(about, kind="unsupported")
         return replace(about, text=words_of(post), attachments=attachments_of(post))
 
-    def _changed(self, envelope: dict[str, Any], event: dict[str, Any]) -> Event:
+    def _changed(self, envelope: dict[str, Any], event: dict[str, Any]) -> ChatEvent:
         """An edit only if a person changed the words: unfurled links and titles come the same way."""
         post, before = object_at(event, "message"), object_at(event, "previous_message")
         if post.get("subtype") == "tombstone":
@@ -124,7 +124,7 @@ class Slack(Channel):
             attachments=attachments_of(post),
         )
 
-    def _deleted(self, envelope: dict[str, Any], event: dict[str, Any], target: str) -> Event:
+    def _deleted(self, envelope: dict[str, Any], event: dict[str, Any], target: str) -> ChatEvent:
         before = object_at(event, "previous_message")
         kind = self._authorship(envelope, before) or ("delete" if target else "unsupported")
         about = _about(envelope, event, kind)
@@ -143,15 +143,15 @@ class Slack(Channel):
     def _own(self, envelope: dict[str, Any]) -> set[str]:
         """Our bot's user ids. Authorizations of people are no reason to skip what they say."""
         bots = [each for each in objects_at(envelope, "authorizations") if each.get("is_bot") is True]
-        configured = (part.strip() for part in self._given["bot_user_id"].split(","))
+        configured = (part.strip() for part in self._values["bot_user_id"].split(","))
         return {*configured, *(text_at(bot, "user_id") for bot in bots)} - {""}
 
 
-def _about(envelope: dict[str, Any], event: dict[str, Any], kind: str) -> Event:
+def _about(envelope: dict[str, Any], event: dict[str, Any], kind: str) -> ChatEvent:
     """What every event says of itself."""
     channel = text_at(event, "channel")
     ts = text_at(event, "ts")
-    return Event(
+    return ChatEvent(
         kind=kind,
         account=_team(envelope),
         conversation=channel,
@@ -163,7 +163,7 @@ def _about(envelope: dict[str, Any], event: dict[str, Any], kind: str) -> Event:
     )
 
 
-def _reaction(envelope: dict[str, Any], event: dict[str, Any]) -> Event:
+def _reaction(envelope: dict[str, Any], event: dict[str, Any]) -> ChatEvent:
     item = object_at(event, "item")
     return replace(
         _about(envelope, event, "reaction"),

@@ -11,7 +11,7 @@ import msgspec
 
 from turntake.errors import GiveUp, RetryLater, SendFailed
 from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import Call, Recipient, Response, Sender, Unit
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, Unit
 
 PAUSE_S = 5
 LONGEST_PAUSE_S = 3_600
@@ -24,29 +24,29 @@ ADVICE = {
 }
 
 
-class TelegramSender(Sender):
+class TelegramReplies(ReplyApi):
     """Plain text: half a Markdown mark in a model's answer would have the whole of it refused."""
 
     longest = 4096
     unit: Unit = "utf-16"
     typing_ms = 4_000
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         return self._call("sendMessage", _chat(to) | {"text": text} | _quote(to.reply_to))
 
-    def receipt(self, response: Response) -> str:
+    def check(self, response: ApiResponse) -> str:
         match object_in(response.body) or {}:
             case {"ok": True, "result": {"message_id": int(id)}} if 200 <= response.status < 300:
                 return str(id)
             case said:
                 raise _error(response.status, said)
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         return self._call("sendChatAction", _chat(to) | {"action": "typing"})
 
-    def _call(self, method: str, arguments: dict[str, Any]) -> Call:
-        token = quote(self._given["bot_token"].strip(), safe=":")
-        return Call(f"{self._given['api_base'].rstrip('/')}/bot{token}/{method}", msgspec.json.encode(arguments))
+    def _call(self, method: str, arguments: dict[str, Any]) -> ApiCall:
+        token = quote(self._values["bot_token"].strip(), safe=":")
+        return ApiCall(f"{self._values['api_base'].rstrip('/')}/bot{token}/{method}", msgspec.json.encode(arguments))
 
 
 def _quote(message_id: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from telethon import TelegramClient, errors, events, types
 from telethon.sessions import StringSession
 
 from turntake.errors import ConfigurationError, StoreUnavailable
-from turntake.platforms.channel import Event
-from turntake.platforms.listener import Hear, Listener
+from turntake.platforms.channel import ChatEvent
+from turntake.platforms.listener import Listener, OnEvents
 from turntake.platforms.telegram.webhooks import TYPING, bot_in
 
 # Clients repeat a sign every five seconds, and Telegram's own forget it after six.
@@ -54,7 +54,7 @@ class TelegramTyping(Listener):
         self._bot = bot_in(given.get("bot_token", ""))
         self._connection = given.get("typing_business_connection", "")
 
-    async def listen(self, hear: Hear) -> None:
+    async def listen(self, on_events: OnEvents) -> None:
         """As its port says, except that signs which the store did not take are dropped: the next is seconds away."""
         client = self.client()
         try:
@@ -63,7 +63,7 @@ class TelegramTyping(Listener):
 
             async def on_update(update: Any) -> None:
                 with suppress(StoreUnavailable):
-                    await hear(events_of(update, account=self._bot, connection=self._connection, ours=ours))
+                    await on_events(events_of(update, account=self._bot, connection=self._connection, ours=ours))
 
             client.add_event_handler(on_update, events.Raw(HEARD))
             await client.run_until_disconnected()
@@ -74,12 +74,12 @@ class TelegramTyping(Listener):
 
     def client(self) -> Any:
         """The connection, not yet made."""
-        session = _session(self._given["typing_session"].strip())
-        number, secret = int(self._given["typing_api_id"]), self._given["typing_api_hash"].strip()
+        session = _session(self._values["typing_session"].strip())
+        number, secret = int(self._values["typing_api_id"]), self._values["typing_api_hash"].strip()
         return TelegramClient(session, number, secret, sequential_updates=True, connection_retries=FOR_EVER)
 
 
-def events_of(update: Any, *, account: str = "", connection: str = "", ours: Container[str] = ()) -> list[Event]:
+def events_of(update: Any, *, account: str = "", connection: str = "", ours: Container[str] = ()) -> list[ChatEvent]:
     """What an update says of somebody's composing, if anything. `ours` are the ids that only we act under."""
     said = update if isinstance(update, Mapping) else update.to_dict()
     action, sender = _type(said.get("action")), _peer(said.get("from_id")) or str(said.get("user_id", ""))
@@ -87,7 +87,7 @@ def events_of(update: Any, *, account: str = "", connection: str = "", ours: Con
     if not conversation or sender in ours or action not in (CANCEL, *COMPOSING):
         return []
     return [
-        Event(
+        ChatEvent(
             kind="stopped" if action == CANCEL else "typing",
             account=account,
             conversation=conversation,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.loose_json import object_in
 from turntake.platforms.telegram.content import (
     Thing,
@@ -65,10 +65,10 @@ class Telegram(Channel):
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
-        self._bot = bot_in(self._given["bot_token"])
+        self._bot = bot_in(self._values["bot_token"])
 
     def verify(self, request: Request, now: int) -> None:
-        keys = keys_in(self._given["secret_token"])
+        keys = keys_in(self._values["secret_token"])
         if not keys:
             raise Forged("No secret token is set, so nobody can be believed: set TURNTAKE_TELEGRAM_SECRET_TOKEN.")
         given = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
@@ -78,25 +78,25 @@ class Telegram(Channel):
                 "call setWebhook with the secret_token that TURNTAKE_TELEGRAM_SECRET_TOKEN is set to."
             )
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         update = object_in(request.body)
         if update is None:
             raise Unreadable("The body is no JSON object in UTF-8; Telegram sends one update as such.")
         return list(self._events(update))
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """Nothing: what Telegram finds in a body, it may carry out as a call of ours."""
-        return Answer()
+        return WebhookAnswer()
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         person = {"id": _written(sender), "is_bot": False, "first_name": "Sample"}
         chat = {"id": _written(sender), "type": "private", "first_name": "Sample"}
         message = {"message_id": _written(id), "from": person, "chat": chat, "date": now // 1000, "text": text}
         body = msgspec.json.encode({"update_id": now // 1000, "message": message})
-        key = [*keys_in(self._given["secret_token"]), b""][0]
+        key = [*keys_in(self._values["secret_token"]), b""][0]
         return Request("POST", url, {"content-type": "application/json", TOKEN_HEADER: key.decode()}, body)
 
-    def _events(self, update: Thing) -> Iterator[Event]:
+    def _events(self, update: Thing) -> Iterator[ChatEvent]:
         kind = next((name for name in update if name != "update_id"), "empty")
         said, update_id = thing(update.get(kind)), id_of(update.get("update_id"))
         if kind in NEW | EDITED:
@@ -108,11 +108,11 @@ class Telegram(Channel):
         elif kind == "message_reaction":
             yield self._reaction(said, update_id)
         else:
-            yield Event(kind="unsupported" if kind in READ else kind, account=self._bot, id=update_id)
+            yield ChatEvent(kind="unsupported" if kind in READ else kind, account=self._bot, id=update_id)
 
-    def _message(self, update_kind: str, said: Thing) -> Event:
+    def _message(self, update_kind: str, said: Thing) -> ChatEvent:
         id = id_of(said.get("message_id"))
-        return Event(
+        return ChatEvent(
             kind=self._kind(update_kind, said),
             account=self._bot,
             conversation=conversation_of(said),
@@ -148,11 +148,11 @@ class Telegram(Channel):
         author = thing(said.get("from"))
         return author.get("is_bot") is True or id_of(author.get("id")) == (self._bot or None)
 
-    def _pressed(self, said: Thing) -> Event:
+    def _pressed(self, said: Thing) -> ChatEvent:
         """A button under a message of ours. Where there is no chat, there is nobody to answer."""
         message = thing(said.get("message"))
         data, conversation = words(said.get("data")), conversation_of(message)
-        return Event(
+        return ChatEvent(
             kind="postback" if data and conversation else "callback_query",
             account=self._bot,
             conversation=conversation,
@@ -164,15 +164,15 @@ class Telegram(Channel):
             metadata={"payload": data, "pressedMessage": id_of(message.get("message_id"))},
         )
 
-    def _deleted(self, said: Thing) -> Iterator[Event]:
+    def _deleted(self, said: Thing) -> Iterator[ChatEvent]:
         conversation = conversation_of(said)
         for id in filter(None, map(id_of, things(said.get("message_ids")))):
-            yield Event(kind="delete", account=self._bot, conversation=conversation, target=id)
+            yield ChatEvent(kind="delete", account=self._bot, conversation=conversation, target=id)
 
-    def _reaction(self, said: Thing, update_id: str) -> Event:
+    def _reaction(self, said: Thing, update_id: str) -> ChatEvent:
         """The reactions that a person now shows to a message; none, if they were taken back."""
         shown = [thing(reaction) for reaction in things(said.get("new_reaction"))]
-        return Event(
+        return ChatEvent(
             kind="reaction",
             account=self._bot,
             conversation=conversation_of(said),

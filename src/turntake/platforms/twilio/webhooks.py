@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from turntake.errors import Forged
-from turntake.platforms.channel import Answer, Channel, Event, Option, Request, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
 from turntake.rules.message import Attachment
 
 TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
@@ -74,7 +74,7 @@ class Twilio(Channel):
 
     def verify(self, request: Request, now: int) -> None:
         """A signature has no time in it: what is sent again is known by its id."""
-        keys = keys_in(self._given["auth_token"])
+        keys = keys_in(self._values["auth_token"])
         if not keys:
             raise Forged("No auth token is set, so nobody can be believed: set TURNTAKE_TWILIO_AUTH_TOKEN.")
         given = request.headers.get("x-twilio-signature", "").encode("utf-8", "replace")
@@ -92,22 +92,22 @@ class Twilio(Channel):
                 "that Twilio calls, and TURNTAKE_TWILIO_AUTH_TOKEN be the account's primary token."
             )
 
-    def events_in(self, request: Request) -> list[Event]:
+    def events_in(self, request: Request) -> list[ChatEvent]:
         fields = dict(reversed(_parameters(request)))  # of one given twice, the first
         retry_id = request.headers.get("i-twilio-idempotency-token", "")
         return [_event(fields, retry_id)]
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> WebhookAnswer:
         """An empty TwiML document. Anything in plain text would be sent to the person."""
-        return Answer(TWIML, "text/xml")
+        return WebhookAnswer(TWIML, "text/xml")
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         prefix = "whatsapp:" if sender.startswith("whatsapp:") else ""
         fields = {
             **dict.fromkeys(("MessageSid", "SmsSid", "SmsMessageSid"), id),
-            "AccountSid": self._given["account_sid"] or "AC" + "0" * 32,
+            "AccountSid": self._values["account_sid"] or "AC" + "0" * 32,
             "From": sender,
-            "To": prefix + (self._given["from_number"].removeprefix("whatsapp:") or "+15550100000"),
+            "To": prefix + (self._values["from_number"].removeprefix("whatsapp:") or "+15550100000"),
             "Body": text,
             "NumMedia": "0",
             "NumSegments": "1",
@@ -117,7 +117,7 @@ class Twilio(Channel):
         }
         body = urlencode(fields).encode()
         unsigned = Request("POST", url, {"content-type": FORM}, body)
-        key = [*keys_in(self._given["auth_token"]), b""][0]
+        key = [*keys_in(self._values["auth_token"]), b""][0]
         signature = _signature(key, urls_of(url)[0], _signed_form(unsigned)).decode()
         return Request("POST", url, {"content-type": FORM, "x-twilio-signature": signature}, body)
 
@@ -176,16 +176,16 @@ def _pairs(written: str, errors: str = "replace") -> list[tuple[str, str]]:
     return parse_qsl(written, keep_blank_values=True, errors=errors)
 
 
-def _event(fields: Fields, retry_id: str) -> Event:
+def _event(fields: Fields, retry_id: str) -> ChatEvent:
     sid = fields.get("MessageSid") or fields.get("SmsSid") or fields.get("SmsMessageSid") or ""
     state = fields.get("MessageStatus") or fields.get("SmsStatus") or ""
     sender = fields.get("From") or fields.get("ExternalUserId") or ""
     if state.lower() not in INBOUND:
         return _status(fields, sid, state)
     if not sender or fields.keys().isdisjoint(("MessageSid", "SmsSid", "SmsMessageSid", "Body")):
-        return Event(kind="unsupported", id=sid)
+        return ChatEvent(kind="unsupported", id=sid)
     body = fields.get("Body", "")
-    return Event(
+    return ChatEvent(
         kind="opt_out" if fields.get("OptOutType") else "message",
         account=fields.get("To", ""),
         conversation=sender,
@@ -198,10 +198,10 @@ def _event(fields: Fields, retry_id: str) -> Event:
     )
 
 
-def _status(fields: Fields, sid: str, state: str) -> Event:
+def _status(fields: Fields, sid: str, state: str) -> ChatEvent:
     """What became of a message of ours: here we are `From`, and the person `To`."""
     error = fields.get("ErrorCode")
-    return Event(
+    return ChatEvent(
         kind="status",
         account=fields.get("From", ""),
         conversation=fields.get("To", ""),

@@ -6,14 +6,14 @@ from typing import Any
 from urllib.parse import quote
 
 from turntake.errors import GiveUp
-from turntake.platforms.meta.replies import MetaSender
-from turntake.platforms.replies import Call, Recipient, Unit
+from turntake.platforms.meta.replies import MetaReplies
+from turntake.platforms.replies import ApiCall, Recipient, Unit
 
 WRITTEN = "wamid."
 BUSINESS_SCOPED = re.compile(r"[A-Z]{2}\.(ENT\.)?[A-Za-z0-9]{1,128}")
 
 
-class WhatsAppSender(MetaSender):
+class WhatsAppReplies(MetaReplies):
     """One business's numbers."""
 
     name = "WhatsApp"
@@ -22,7 +22,7 @@ class WhatsAppSender(MetaSender):
     unit: Unit = "utf-16"
     typing_ms = 20_000
 
-    def send(self, to: Recipient, text: str, reply_id: str) -> Call:
+    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         body: dict[str, Any] = {
             "messaging_product": "whatsapp",
             **_addressed(to),
@@ -34,7 +34,7 @@ class WhatsAppSender(MetaSender):
             body["context"] = {"message_id": to.reply_to}
         return self._call(self._path(to), body)
 
-    def typing(self, to: Recipient) -> Call | None:
+    def typing_call(self, to: Recipient) -> ApiCall | None:
         """Shown for 25 s or until we answer; it also marks the messages as read. It can not be taken back."""
         heard = next((message.id for message in reversed(to.messages) if message.id.startswith(WRITTEN)), "")
         if not heard or not self._number_id(to):
@@ -55,7 +55,7 @@ class WhatsAppSender(MetaSender):
         return f"{quote(number_id, safe='')}/messages"
 
     def _number_id(self, to: Recipient) -> str:
-        return to.account or self._given.get("phone_number_id", "")
+        return to.account or self._values.get("phone_number_id", "")
 
 
 def _addressed(to: Recipient) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from turntake.platforms.channel import Event, Option, Request
+from turntake.platforms.channel import ChatEvent, Option, Request
 from turntake.platforms.loose_json import at, objects_at, text_at
 from turntake.platforms.meta.webhooks import (
     APP_SECRET,
@@ -38,14 +38,14 @@ class WhatsApp(MetaChannel):
         api_base(GRAPH),
     )
 
-    def _events_of(self, entry: dict[str, Any]) -> Iterable[Event]:
+    def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         for change in objects_at(entry, "changes"):
             yield from _events_in(text_at(change, "field"), change.get("value"))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         metadata = {
             "display_phone_number": "15550001111",
-            "phone_number_id": self._given["phone_number_id"] or _SAMPLE_NUMBER_ID,
+            "phone_number_id": self._values["phone_number_id"] or _SAMPLE_NUMBER_ID,
         }
         said = {"from": sender, "id": id, "timestamp": str(now // 1000), "type": "text", "text": {"body": text}}
         value = {
@@ -57,7 +57,7 @@ class WhatsApp(MetaChannel):
         return self._signed(url, {"id": "100000000000002", "changes": [{"value": value, "field": "messages"}]})
 
 
-def _events_in(field: str, value: Any) -> Iterator[Event]:
+def _events_in(field: str, value: Any) -> Iterator[ChatEvent]:
     """What one change says. Every other field (account, templates, calls …) is about something else than messages."""
     account = text_at(value, "metadata", "phone_number_id")
     if field in ("", "messages"):
@@ -67,18 +67,20 @@ def _events_in(field: str, value: Any) -> Iterator[Event]:
         yield from (_status(account, status) for status in statuses)
         # Beside messages, errors explain one of them, which then is unsupported anyway.
         if not messages and not statuses:
-            yield from (Event(kind="error", account=account, metadata=error_of(e)) for e in objects_at(value, "errors"))
+            yield from (
+                ChatEvent(kind="error", account=account, metadata=error_of(e)) for e in objects_at(value, "errors")
+            )
     if field in ("", "smb_message_echoes"):
         yield from (_echo(account, echo) for echo in objects_at(value, "message_echoes"))
 
 
-def _message(account: str, people: People, message: dict[str, Any]) -> Event:
+def _message(account: str, people: People, message: dict[str, Any]) -> ChatEvent:
     contact = _contact_of(people, message)
     sender = text_at(message, "from") or _bsuid(message, contact) or text_at(contact, "wa_id")
     group, sent_at = text_at(message, "group_id"), instant(message.get("timestamp"))
     content = content_of(message)
     is_whole = bool(sender) and (sent_at is not None or message.get("timestamp") in (None, ""))
-    return Event(
+    return ChatEvent(
         kind=content.kind if is_whole else "malformed",
         account=account,
         conversation=group or sender,
@@ -125,8 +127,8 @@ def _circumstances(message: dict[str, Any], contact: dict[str, Any]) -> dict[str
     )
 
 
-def _status(account: str, status: dict[str, Any]) -> Event:
-    return Event(
+def _status(account: str, status: dict[str, Any]) -> ChatEvent:
+    return ChatEvent(
         kind="status",
         account=account,
         conversation=text_at(status, "recipient_id") or text_at(status, "recipient_user_id"),
@@ -141,9 +143,9 @@ def _status(account: str, status: dict[str, Any]) -> Event:
     )
 
 
-def _echo(account: str, echo: dict[str, Any]) -> Event:
+def _echo(account: str, echo: dict[str, Any]) -> ChatEvent:
     content = content_of(echo)
-    return Event(
+    return ChatEvent(
         kind="echo",
         account=account,
         conversation=text_at(echo, "to") or text_at(echo, "to_user_id"),
