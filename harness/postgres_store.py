@@ -14,8 +14,6 @@ from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import say
 
 EMPTIED = "TRUNCATE turntake.conversations, turntake.messages, turntake.turns; UPDATE turntake.clock SET seen_at = 0"
-
-
 ROOMY = Rules(capacity=9_999)
 
 

@@ -43,11 +43,7 @@ class Seen(NamedTuple):
 
 
 END = "no more of it"
-
-
 _LINE = re.compile(rb"^\+\S+ \[(\d+ )([^\]]*)\] (.*)\r\n$", re.DOTALL)
-
-
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 

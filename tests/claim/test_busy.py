@@ -1,7 +1,5 @@
 """What waits while an answer is under way, however long that takes, and how it is answered afterwards."""
 
-import pytest
-
 from turntake import ConversationKey, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
@@ -9,16 +7,6 @@ from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store(clock: VirtualClock) -> MemoryStore:
-    return MemoryStore(clock)
 
 
 class Promise(Sink):

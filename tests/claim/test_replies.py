@@ -1,20 +1,20 @@
-"""Replies that a handler sends while it works: each whole, in order, once, whatever fails and is tried again."""
+"""Replies, also those that a handler sends while it works: whole, in order, once, whatever fails and is tried again."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 from harness.fake_outbound import Postbox
-from turntake import ConversationKey, Rules, StoreUnavailable, Turn, TurnTake
+from harness.turns import ADA, AT_ONCE, answered_turns, only_turn, say
+from turntake import ClaimLost, ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.errors import ClaimLost, FateUnknown
+from turntake.errors import FateUnknown
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Progress, Settlement
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
-
-AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
 
 
 class Postcards(Postbox):
@@ -150,3 +150,150 @@ async def test_a_reply_after_the_answer_is_refused() -> None:
     assert await sent_by(answer, Postbox(), store) == ["end"]
     with pytest.raises(ClaimLost):
         await late[0]
+
+
+async def test_the_result_is_saved_before_it_is_sent(clock: VirtualClock, store: MemoryStore) -> None:
+    """The platform is down for a moment: the saved answer is sent again, and the agent is not asked again."""
+    calls, postbox = [], Postbox()
+    postbox.failures = 2
+
+    async def answer(turn: Turn) -> str:
+        calls.append(turn.attempt)
+        return f"answer {len(calls)}"
+
+    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await say(turns, "hello")
+        await clock.advance(20_000)
+    assert calls == [1]
+    assert postbox.sent == ["answer 1"]
+
+
+async def test_several_replies_leave_in_order_and_none_twice(clock: VirtualClock, store: MemoryStore) -> None:
+    postbox = Postbox()
+
+    async def answer(turn: Turn) -> list[str]:
+        postbox.failures = 1 if turn.attempt == 1 and postbox.sent == [] else 0
+        return ["one", "two", "three"]
+
+    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await say(turns, "hello")
+        await clock.advance(20_000)
+    assert postbox.sent == ["one", "two", "three"]
+
+
+async def test_a_reply_that_left_is_not_sent_again_on_a_retry(clock: VirtualClock, store: MemoryStore) -> None:
+    postbox = Postbox()
+
+    async def answer(turn: Turn) -> str:
+        await turn.reply("One moment…")
+        if turn.attempt == 1:
+            raise RuntimeError("after the first reply")
+        return "Here it is."
+
+    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await say(turns, "hello")
+        await clock.advance(20_000)
+        record = await only_turn(turns)
+    assert postbox.sent == ["One moment…", "Here it is."]
+    assert record.turn is not None
+    assert record.turn.progress == Progress(("One moment…", "Here it is."), 2, True)
+
+
+async def test_replies_at_the_same_time_each_have_their_own_place(tmp_path: Path) -> None:
+    postbox = Postbox()
+
+    async def answer(turn: Turn) -> str:
+        await asyncio.gather(*(turn.reply(text) for text in "abc"))
+        return "end"
+
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer, outbound=postbox)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("hello", conversation="ada", id="m1")
+    assert postbox.places == [0, 1, 2, 3]
+    assert sorted(postbox.sent) == ["a", "b", "c", "end"]
+
+
+async def test_a_saved_reply_leaves_only_if_the_claim_still_holds() -> None:
+    """Attempt 1 saved a reply and died; attempt 2 was taken over before it sent it."""
+    clock, postbox = VirtualClock(), Postbox()
+    store = MemoryStore(clock)
+    postbox.failures = 1
+
+    async def answer(turn: Turn) -> None:
+        if turn.attempt == 2:
+            clock.stall(1_001)
+            await store.claim(1, 60_000)
+        await turn.reply("hello")
+
+    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, lease_ms=1_000, shutdown_ms=1, clock=clock)
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(600)
+        await clock.advance(600)
+        assert postbox.sent == []
+
+
+async def test_sending_has_attempts_of_its_own() -> None:
+    """The agent needed three attempts; a channel that is down for a moment must not cost its answer."""
+    clock, postbox = VirtualClock(), Postbox()
+
+    async def answer(turn: Turn) -> str:
+        if turn.attempt < 3:
+            raise RuntimeError
+        postbox.failures = 1
+        return "worth it"
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(60_000)
+    assert postbox.sent == ["worth it"]
+
+
+async def test_a_reply_left_under_way_and_the_answer_have_different_places(tmp_path: Path) -> None:
+    postbox, under_way = Postbox(), []
+
+    async def answer(turn: Turn) -> str:
+        under_way.append(asyncio.ensure_future(turn.reply("progress")))
+        await asyncio.wait(under_way, timeout=0)  # it has begun, and has not ended
+        return "end"
+
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer, outbound=postbox)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("hello", conversation="ada", id="m1")
+    await asyncio.gather(*under_way, return_exceptions=True)
+    assert len(set(postbox.places)) == len(postbox.places)
+    assert postbox.sent[-1] == "end"
+
+
+async def test_a_reply_tried_again_by_the_handler_leaves_once() -> None:
+    clock, postbox = VirtualClock(), Postbox()
+    postbox.failures = 1
+
+    async def answer(turn: Turn) -> None:
+        try:
+            await turn.reply("hello")
+        except ConnectionError:
+            await turn.reply("hello")
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(100)
+    assert postbox.sent == ["hello"]
+
+
+async def test_half_a_character_costs_no_answer(tmp_path: Path) -> None:
+    async def answer(turn: Turn) -> str:
+        return "cut \ud83d"
+
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=answer)
+    async with turns:
+        async with answered_turns(turns, 1):
+            await turns.receive("hi", conversation="ada", id="m1")
+        (record,) = await turns.store.history.turns(ADA, 1)
+    assert record.turn is not None
+    assert record.turn.progress.replies == ("cut ?",)

@@ -1,42 +1,17 @@
 """The worker: who is answered, when, how often, and what a lost claim can still do (nothing)."""
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-import pytest
+from pathlib import Path
 
 from harness.fake_outbound import Postbox
-from turntake import ClaimLost, ConversationKey, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
+from harness.turns import ADA, AT_ONCE, answered_turns, only_turn, say, silent, taken_over
+from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.rules.conversation import Conversation, Progress, Settlement
-from turntake.rules.records import Claim, TurnRecord
-from turntake.rules.transitions import claim
+from turntake.buffer.sqlite.schema import connect
+from turntake.buffer.sqlite.store import SqliteStore
+from turntake.clock import SystemClock
+from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
-
-ADA = ConversationKey.of("ada")
-AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store(clock: VirtualClock) -> MemoryStore:
-    return MemoryStore(clock)
-
-
-async def say(turns: TurnTake, *texts: str, to: str = "ada") -> None:
-    for text in texts:
-        await turns.receive(text, conversation=to, id=f"{to}-{text}")
-
-
-async def only_turn(turns: TurnTake) -> TurnRecord:
-    (record,) = await turns.store.history.turns(ADA, limit=10)
-    return record
 
 
 async def test_a_slow_conversation_never_delays_another(clock: VirtualClock, store: MemoryStore) -> None:
@@ -131,7 +106,7 @@ async def test_a_worker_that_lost_its_claim_cannot_answer(clock: VirtualClock, s
     postbox = Postbox()
 
     async def answer(turn: Turn) -> str:
-        store.model.conversations[ADA] = _taken_over(store, clock)
+        store.model.conversations[ADA] = taken_over(store, clock)
         return "too late"
 
     turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
@@ -156,7 +131,7 @@ async def test_a_lost_claim_cancels_its_handler(clock: VirtualClock, store: Memo
     async with TurnTake(store, rules=AT_ONCE, agent=answer, lease_ms=3_000, clock=clock) as turns:
         await say(turns, "hello")
         await clock.advance(10)
-        store.model.conversations[ADA] = _taken_over(store, clock)
+        store.model.conversations[ADA] = taken_over(store, clock)
         await clock.advance(2_000)
         assert cancelled == [1]
 
@@ -178,129 +153,6 @@ async def test_a_stalled_process_renews_its_leases_before_it_competes(clock: Vir
         record = await only_turn(turns)
     assert record.status == "answered"
     assert calls == [1, 1]
-
-
-async def test_the_result_is_saved_before_it_is_sent(clock: VirtualClock, store: MemoryStore) -> None:
-    """The platform is down for a moment: the saved answer is sent again, and the agent is not asked again."""
-    calls, postbox = [], Postbox()
-    postbox.failures = 2
-
-    async def answer(turn: Turn) -> str:
-        calls.append(turn.attempt)
-        return f"answer {len(calls)}"
-
-    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
-    async with turns:
-        await say(turns, "hello")
-        await clock.advance(20_000)
-    assert calls == [1]
-    assert postbox.sent == ["answer 1"]
-
-
-async def test_several_replies_leave_in_order_and_none_twice(clock: VirtualClock, store: MemoryStore) -> None:
-    postbox = Postbox()
-
-    async def answer(turn: Turn) -> list[str]:
-        postbox.failures = 1 if turn.attempt == 1 and postbox.sent == [] else 0
-        return ["one", "two", "three"]
-
-    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
-    async with turns:
-        await say(turns, "hello")
-        await clock.advance(20_000)
-    assert postbox.sent == ["one", "two", "three"]
-
-
-async def test_a_reply_that_left_is_not_sent_again_on_a_retry(clock: VirtualClock, store: MemoryStore) -> None:
-    postbox = Postbox()
-
-    async def answer(turn: Turn) -> str:
-        await turn.reply("One moment…")
-        if turn.attempt == 1:
-            raise RuntimeError("after the first reply")
-        return "Here it is."
-
-    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
-    async with turns:
-        await say(turns, "hello")
-        await clock.advance(20_000)
-        record = await only_turn(turns)
-    assert postbox.sent == ["One moment…", "Here it is."]
-    assert record.turn is not None
-    assert record.turn.progress == Progress(("One moment…", "Here it is."), 2, True)
-
-
-async def test_nothing_interrupts_after_commit(clock: VirtualClock, store: MemoryStore) -> None:
-    answered = []
-
-    async def answer(turn: Turn) -> None:
-        await turn.commit()
-        await clock.sleep(1_000)
-        answered.append(turn.text)
-
-    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
-    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
-        await say(turns, "first")
-        await clock.advance(100)
-        await say(turns, "second")
-        await clock.advance(5_000)
-    assert answered == ["first", "second"]
-
-
-async def test_at_most_so_many_interruptions(clock: VirtualClock, store: MemoryStore) -> None:
-    started = []
-
-    async def answer(turn: Turn) -> None:
-        started.append(turn.text.split("\n"))
-        await clock.sleep(10_000)
-
-    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt", max_interrupts=2)
-    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
-        for text in "abcd":
-            await say(turns, text)
-            await clock.advance(100)
-        await clock.advance(30_000)
-    assert started == [["a"], ["a", "b"], ["a", "b", "c"], ["d"]]
-
-
-async def test_a_handler_that_ignores_cancellation_changes_nothing(clock: VirtualClock, store: MemoryStore) -> None:
-    postbox = Postbox()
-
-    async def answer(turn: Turn) -> str:
-        if len(turn.messages) == 1:
-            try:
-                await clock.sleep(10_000)
-            except asyncio.CancelledError:
-                return "stubborn"
-        return "both"
-
-    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
-    turns = TurnTake(store, rules=rules, agent=answer, outbound=postbox, clock=clock)
-    async with turns:
-        await say(turns, "first")
-        await clock.advance(100)
-        await say(turns, "second")
-        await clock.advance(5_000)
-    assert postbox.sent == ["both"]
-
-
-async def test_arrivals_are_shown_to_the_running_handler(clock: VirtualClock, store: MemoryStore) -> None:
-    shown, answered = [], []
-
-    async def answer(turn: Turn) -> None:
-        answered.append(turn.text)
-        if turn.text == "first":
-            async for message in turn.arrivals():
-                shown.append(message.text)
-                return
-
-    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
-        await say(turns, "first")
-        await clock.advance(100)
-        await say(turns, "second")
-        await clock.advance(100)
-    assert shown == ["second"]
-    assert answered == ["first", "second"]
 
 
 async def test_shutting_down_waits_for_handlers(clock: VirtualClock, store: MemoryStore) -> None:
@@ -336,20 +188,6 @@ async def test_shutting_down_hands_back_what_does_not_finish(clock: VirtualClock
     assert seen == [(2, 0)]
 
 
-async def test_a_turn_that_is_postponed_past_its_time_becomes_a_dead_letter(
-    clock: VirtualClock, store: MemoryStore
-) -> None:
-    async def answer(turn: Turn) -> None:
-        raise RetryLater(after=10)
-
-    rules = Rules(silence_ms=0, typing_inference_ms=0, ttl_ms=60_000)
-    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
-        await say(turns, "hello")
-        await clock.advance(120_000)
-        (letter,) = (await turns.store.letters.list(10)).items
-    assert letter.reason == "expired"
-
-
 async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualClock) -> None:
     answered = []
 
@@ -371,86 +209,100 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualCloc
     assert answered == ["hello"]
 
 
-async def test_an_answer_survives_a_store_that_hiccups_while_settling(clock: VirtualClock) -> None:
-    calls = []
+async def test_an_unexpected_error_does_not_end_the_worker() -> None:
+    clock, answered = VirtualClock(), []
 
-    class Flaky(MemoryStore):
-        failures = 2
+    class Broken(MemoryStore):
+        errors = 2
 
-        async def settle(self, claim: Claim, settlement: Settlement) -> bool:
-            if self.failures:
-                self.failures -= 1
-                raise StoreUnavailable
-            return await super().settle(claim, settlement)
+        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+            if self.errors:
+                self.errors -= 1
+                raise ValueError("a row that cannot be read")
+            return await super().claim(limit, lease_ms)
 
-    async def answer(turn: Turn) -> str:
-        calls.append(turn.attempt)
-        return "kept"
+    async def answer(turn: Turn) -> None:
+        answered.append(turn.text)
 
-    async with TurnTake(Flaky(clock), rules=AT_ONCE, agent=answer, clock=clock) as turns:
-        await say(turns, "hello")
+    async with TurnTake(Broken(clock), rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await turns.receive("hello", conversation="ada", id="m1")
         await clock.advance(5_000)
-        record = await only_turn(turns)
-    assert calls == [1]
-    assert record.turn is not None
-    assert record.turn.progress.replies == ("kept",)
+    assert answered == ["hello"]
 
 
-async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualClock, store: MemoryStore) -> None:
+async def test_stopping_while_a_claim_is_on_its_way_hands_it_back(tmp_path: Path) -> None:
+    """The claim commits after the order to stop; the next process must not wait for its lease."""
+    claiming = asyncio.Event()
+
+    class Slow(SqliteStore):
+        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+            claiming.set()
+            return await super().claim(limit, lease_ms)
+
+    async with Slow(str(tmp_path / "t.db"), SystemClock()) as store:
+        async with TurnTake(store, rules=AT_ONCE, agent=silent, shutdown_ms=5_000) as turns:
+            await turns.receive("hello", conversation="ada", id="m1")
+            await claiming.wait()
+        await store.history.forget(0)  # a write after all others, so that nothing is still on its way
+        snapshot = await store.find(ADA)
+    assert snapshot is not None
+    assert snapshot.conversation.turn is None or not snapshot.conversation.turn.is_leased
+
+
+async def test_a_stop_is_not_held_up_by_a_stubborn_handler() -> None:
+    """It is handed back although it never ends; whoever comes next may answer."""
+    clock = VirtualClock()
+    store, let_go = MemoryStore(clock), asyncio.Event()
+
+    async def stubborn(turn: Turn) -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with TurnTake(store, rules=AT_ONCE, agent=stubborn, shutdown_ms=1, clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(1)
+    conversation = store.model.conversations[ADA]
+    let_go.set()
+    assert conversation.turn is not None
+    assert not conversation.turn.is_leased
+
+
+async def test_a_turn_is_claimed_until_its_answer_is_in() -> None:
+    """The agent works for a long time; a second turn of the conversation does not start beside it."""
+    clock, running, most = VirtualClock(), 0, 0
+
     async def answer(turn: Turn) -> None:
-        await clock.sleep(60_000)
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await clock.sleep(20_000)
+        running -= 1
 
-    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
-        await say(turns, "hello")
-        await clock.advance(10)
-        turn_id = (await only_turn(turns)).id
-        first = await turns.complete(turn_id, ("from outside",))
-        second = await turns.complete(turn_id, ("again",))
-        await clock.advance(100_000)
-    assert first is not None
-    assert first.status == "answered"
-    assert second == first
-
-
-async def test_a_plain_function_runs_beside_the_event_loop() -> None:
-    """Real time: a blocking handler runs in a thread, so another conversation is answered meanwhile."""
-    blocked, free = threading.Event(), threading.Event()
-
-    def answer(turn: Turn) -> str:
-        if turn.text == "block":
-            free.wait(10)
-            blocked.set()
-        else:
-            free.set()
-        return "done"
-
-    async with TurnTake("memory://", rules=AT_ONCE, agent=answer) as turns:
-        await say(turns, "block", to="ada")
-        await say(turns, "go", to="bob")
-        await asyncio.to_thread(blocked.wait, 10)
-    assert blocked.is_set()
+    async with TurnTake("memory://", rules=AT_ONCE, agent=answer, lease_ms=1_000, clock=clock) as turns:
+        await turns.receive("one", conversation="ada", id="m1")
+        await clock.advance(2_000)
+        await turns.receive("two", conversation="ada", id="m2")
+        await clock.advance(60_000)
+    assert most == 1
 
 
-async def test_extend_and_reply_after_losing_the_claim_say_so(clock: VirtualClock, store: MemoryStore) -> None:
-    refused: list[str] = []
+async def test_a_row_that_cannot_be_read_stops_nobody_else(tmp_path: Path) -> None:
+    """Even with a single place to work in."""
+    answered = []
 
     async def answer(turn: Turn) -> None:
-        store.model.conversations[ADA] = _taken_over(store, clock)
-        refused.extend([await _refusal(act) for act in (turn.extend, turn.commit, lambda: turn.reply("hi"))])
+        answered.append(turn.text)
 
-    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
-        await say(turns, "hello")
-        await clock.advance(10)
-    assert refused == ["ClaimLost"] * 3
-
-
-async def _refusal(act: Callable[[], Awaitable[Any]]) -> str:
-    try:
-        await act()
-    except ClaimLost as error:
-        return type(error).__name__
-    return "allowed"
-
-
-def _taken_over(store: MemoryStore, clock: VirtualClock) -> Conversation:
-    return claim(store.model.conversations[ADA], ADA, 60_000, clock.now())
+    path = str(tmp_path / "t.db")
+    async with TurnTake(f"sqlite:///{path}", role="accept", rules=AT_ONCE) as turns:
+        await turns.receive("broken", conversation="ada", id="m1")
+    connection = connect(path)
+    connection.execute("UPDATE conversations SET body = x'00'")
+    connection.close()
+    turns = TurnTake(f"sqlite:///{path}", rules=AT_ONCE, agent=answer, concurrency=1)
+    async with turns, answered_turns(turns, 1):
+        await turns.receive("fine", conversation="bob", id="m1")
+    assert answered == ["fine"]

@@ -1,10 +1,14 @@
-"""What an acknowledgement by SQLite means: the commit is on the disk."""
+"""What an acknowledgement by SQLite means: the commit is on the disk. While it closes, there is none."""
 
+import asyncio
 from pathlib import Path
 
 import apsw
+import pytest
 
+from turntake import StoreUnavailable
 from turntake.buffer.sqlite.store import SqliteStore
+from turntake.clock import SystemClock
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import say
 
@@ -21,3 +25,11 @@ async def test_a_commit_is_on_disk_when_it_returns(tmp_path: Path) -> None:
         for connection in ours:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA synchronous").fetchone() == (FULL,)
+
+
+async def test_a_write_while_the_store_closes_is_refused(tmp_path: Path) -> None:
+    """The thread that commits has ended: whoever comes now is told, and does not wait for ever."""
+    async with SqliteStore(str(tmp_path / "t.db"), SystemClock()) as store:
+        await store._writer.close()
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(store.append([]), timeout=5)

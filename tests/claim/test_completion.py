@@ -1,0 +1,84 @@
+"""Answers and failures that come from outside, for a turn that its agent promised to answer."""
+
+from harness.fake_outbound import Postbox
+from harness.turns import ADA, AT_ONCE, only_turn, say
+from turntake import Rules, Turn, TurnTake
+from turntake.buffer.memory import MemoryStore
+from turntake.deliver.sink import Answer, Pending, Sink
+from turntake.testing.clock import VirtualClock
+
+
+async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualClock, store: MemoryStore) -> None:
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(60_000)
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        turn_id = (await only_turn(turns)).id
+        first = await turns.complete(turn_id, ("from outside",))
+        second = await turns.complete(turn_id, ("again",))
+        await clock.advance(100_000)
+    assert first is not None
+    assert first.status == "answered"
+    assert second == first
+
+
+class Promise(Sink):
+    """An agent that always answers 202."""
+
+    async def deliver(self, turn: Turn) -> Answer | Pending:
+        return Pending(600_000)
+
+
+async def test_extending_never_cuts_a_promise_short() -> None:
+    clock = VirtualClock()
+    async with TurnTake("memory://", rules=AT_ONCE, agent=Promise(), clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(10)
+        (record,) = await turns.store.history.turns(ADA, 1)
+        extended = await turns.extend(record.id)
+    assert extended is not None
+    assert extended.turn is not None
+    assert extended.turn.due_at > clock.now() + 500_000
+
+
+async def test_reporting_a_failure_twice_counts_once() -> None:
+    clock = VirtualClock()
+    async with TurnTake(
+        "memory://", rules=Rules(silence_ms=0, typing_inference_ms=0, max_attempts=2), agent=Promise(), clock=clock
+    ) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(10)
+        (record,) = await turns.store.history.turns(ADA, 1)
+        for _ in range(3):
+            failed = await turns.fail(record.id, "no model")
+    assert failed is not None
+    assert failed.turn is not None
+    assert (failed.status, failed.turn.failures) == ("answering", 1)
+
+
+async def test_a_late_failure_leaves_the_newer_attempt_alone() -> None:
+    clock = VirtualClock()
+    async with TurnTake("memory://", rules=AT_ONCE, agent=Promise(), clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(10)
+        (record,) = await turns.store.history.turns(ADA, 1)
+        await turns.fail(record.id, "first", attempt=1)
+        await clock.advance(2_000)
+        late = await turns.fail(record.id, "first, again", attempt=1)
+    assert late is not None
+    assert late.turn is not None
+    assert (late.turn.attempt, late.turn.failures, late.turn.is_leased) == (2, 1, True)
+
+
+async def test_an_answer_completed_from_outside_is_sent_at_once() -> None:
+    clock, postbox = VirtualClock(), Postbox()
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=Promise(), outbound=postbox, clock=clock)
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(10)
+        (record,) = await turns.store.history.turns(ADA, 1)
+        await turns.complete(record.id, ("done",))
+        await clock.advance(10)
+    assert postbox.sent == ["done"]

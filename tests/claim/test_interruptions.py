@@ -1,0 +1,120 @@
+"""Messages that come during an answer: they interrupt it where the rules say so, and are shown to it."""
+
+import asyncio
+
+from harness.fake_outbound import Postbox
+from harness.turns import ADA, AT_ONCE, say
+from turntake import Rules, Turn, TurnTake
+from turntake.buffer.memory import MemoryStore
+from turntake.rules.conversation import Touch
+from turntake.testing.clock import VirtualClock
+
+
+async def test_nothing_interrupts_after_commit(clock: VirtualClock, store: MemoryStore) -> None:
+    answered = []
+
+    async def answer(turn: Turn) -> None:
+        await turn.commit()
+        await clock.sleep(1_000)
+        answered.append(turn.text)
+
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        await say(turns, "second")
+        await clock.advance(5_000)
+    assert answered == ["first", "second"]
+
+
+async def test_at_most_so_many_interruptions(clock: VirtualClock, store: MemoryStore) -> None:
+    started = []
+
+    async def answer(turn: Turn) -> None:
+        started.append(turn.text.split("\n"))
+        await clock.sleep(10_000)
+
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt", max_interrupts=2)
+    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
+        for text in "abcd":
+            await say(turns, text)
+            await clock.advance(100)
+        await clock.advance(30_000)
+    assert started == [["a"], ["a", "b"], ["a", "b", "c"], ["d"]]
+
+
+async def test_a_handler_that_ignores_cancellation_changes_nothing(clock: VirtualClock, store: MemoryStore) -> None:
+    postbox = Postbox()
+
+    async def answer(turn: Turn) -> str:
+        if len(turn.messages) == 1:
+            try:
+                await clock.sleep(10_000)
+            except asyncio.CancelledError:
+                return "stubborn"
+        return "both"
+
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    turns = TurnTake(store, rules=rules, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        await say(turns, "second")
+        await clock.advance(5_000)
+    assert postbox.sent == ["both"]
+
+
+async def test_arrivals_are_shown_to_the_running_handler(clock: VirtualClock, store: MemoryStore) -> None:
+    shown, answered = [], []
+
+    async def answer(turn: Turn) -> None:
+        answered.append(turn.text)
+        if turn.text == "first":
+            async for message in turn.arrivals():
+                shown.append(message.text)
+                return
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        await say(turns, "second")
+        await clock.advance(100)
+    assert shown == ["second"]
+    assert answered == ["first", "second"]
+
+
+async def test_arrivals_know_their_place() -> None:
+    clock, shown = VirtualClock(), []
+
+    async def answer(turn: Turn) -> None:
+        if turn.text == "first":
+            async for message in turn.arrivals():
+                shown.append((message.seq, message.received_at))
+                return
+
+    async with TurnTake("memory://", rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await turns.receive("first", conversation="ada", id="m1")
+        await clock.advance(100)
+        await turns.receive("second", conversation="ada", id="m2")
+        await clock.advance(100)
+    assert shown == [(2, clock.now() - 100)]
+
+
+async def test_an_interruption_after_a_flush_waits_for_silence_again() -> None:
+    clock, started = VirtualClock(), []
+
+    async def answer(turn: Turn) -> None:
+        started.append((clock.now() - began, len(turn.messages)))
+        await clock.sleep(60_000)
+
+    began = clock.now()
+    rules = Rules(typing_inference_ms=0, on_busy="interrupt")
+    async with TurnTake("memory://", rules=rules, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await turns.receive("one", conversation="ada", id="m1")
+        await turns.touch(ADA, Touch("flush"))
+        await clock.advance(100)
+        for text in ("two", "three"):
+            await turns.receive(text, conversation="ada", id=text)
+            await clock.advance(100)
+        await clock.advance(5_000)
+    assert started == [(0, 1), (1_200, 3)]
