@@ -1,9 +1,7 @@
 """The shelf on Redis or Valkey: rows are hashes, a shard has one index of deadlines, and scripts compare and swap."""
 
-import asyncio
 import logging
-import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,19 +9,30 @@ from redis.asyncio import RedisCluster
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Place
-from turntake.buffer.engine.backend import PAGE, Messages, Refusal, Shelf, TurnRow, refused
+from turntake.buffer.engine.backend import PAGE, Messages, Refusal, Shelf, TurnRow
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.redis.claiming import Claimed, Claiming, Decide, grouped, some
+from turntake.buffer.redis.claiming import Claimed, Claiming, Decide
 from turntake.buffer.redis.examine import refuse_unsafe
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, place_of
-from turntake.buffer.redis.multiplexer import Line
-from turntake.buffer.redis.redis_py_patches import database_of, mend
-from turntake.buffer.redis.repair import Rebuild
-from turntake.buffer.redis.rows import Rows, unavailable_on_error
+from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.multiplexer import Multiplexer
+from turntake.buffer.redis.redis_py_patches import patch
+from turntake.buffer.redis.repair import Repair
+from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import FORGET, SWAP
-from turntake.buffer.redis.swap import Call
-from turntake.buffer.redis.url import CLUSTER_SHARDS, UNREACHABLE, Client, Options, connect, hang_up, options_of
+from turntake.buffer.redis.shards import Shards
+from turntake.buffer.redis.swap import ANY_TIME, SwapCall, encode_hint
+from turntake.buffer.redis.url import (
+    CLUSTER_SHARDS,
+    UNREACHABLE,
+    Client,
+    Options,
+    connect,
+    database_of,
+    hang_up,
+    options_of,
+    unavailable_on_error,
+)
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, StoreUnavailable
@@ -39,7 +48,6 @@ NEVER = float("inf")
 
 
 _decode_hint = msgspec.json.Decoder(Hint).decode
-_encode_hint = msgspec.json.Encoder().encode
 
 
 class RedisShelf(Shelf):
@@ -60,16 +68,16 @@ class RedisShelf(Shelf):
 
     async def open(self) -> None:
         self._client: Client = connect(self._url)
-        self._connections = mend(self._client)
-        self._line = self._client if self._options.is_cluster else Line(self._client)
+        self._connections = patch(self._client)
+        self._line = self._client if self._options.is_cluster else Multiplexer(self._client)
         self._channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
                 self.lanes = await self._agree_on_shards()
-                self._rows = Rows(self._client, self._options.prefix, self.lanes)
-                self._rebuild = Rebuild(self._rows, self._options.prefix)
-                self._claiming = Claiming(self._line, self._rows, self._rebuild, self._swap_claims)
+                self._rows = Rows(self._client, Shards(self._options.prefix, self.lanes))
+                self._repair = Repair(self._rows, self._options.prefix)
+                self._claiming = Claiming(self._line, self._rows, self._repair, self._swap_claims)
                 await self._set_clock()
         except BaseException:
             await self.close()
@@ -91,24 +99,17 @@ class RedisShelf(Shelf):
         return await self._swap(lane, drafts, None, 0)
 
     async def _swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None, replicas: int) -> list[Refusal | None]:
-        shard = self._rows.shards[lane]
-        call, request = Call(shard, drafts), secrets.token_hex(8)
-        keys = (shard.due, shard.closed, shard.letters, shard.counts, shard.done(request), *call.keys)
-        behind_ms = self._behind_ms if self._clock.is_followed else -1
-        args = (drafts[0].now, behind_ms, self._channel, _encode_hint(hint) if hint else b"", *call.args)
+        behind_ms = self._behind_ms if self._clock.is_followed else ANY_TIME
+        call = SwapCall(self._rows.shards[lane], drafts, self._channel, hint, behind_ms)
         with unavailable_on_error():
-            answer = await self._write(keys, args, replicas)
-        self._clock.follow(answer[0])
-        is_late = answer[1] < 0
-        self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if is_late else BEHIND_MS
-        if is_late:
-            return [Refusal(draft.row, is_read=False) for draft in drafts]
-        refusals: list[Refusal | None] = [None] * len(drafts)
-        for number, version, body, known in grouped(answer, 2, 4):
-            refusals[number - 1] = refused(version, body, (id.decode() for id in known))
-        added = sum(len(draft.added) for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None)
-        self._count(lane, answer[0], answer[1], added)
-        return refusals
+            reply = call.read(await self._write(call.keys, call.args, replicas))
+        self._clock.follow(reply.server_at)
+        self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if reply.is_late else BEHIND_MS
+        if reply.is_late:
+            return reply.refusals
+        added = sum(len(draft.added) for draft, refusal in zip(drafts, reply.refusals, strict=True) if refusal is None)
+        self._count(lane, reply.server_at, reply.messages, added)
+        return reply.refusals
 
     async def claim(self, limit: int, now: int, decide: Decide) -> Claimed:
         return await self._claiming.claim(limit, now, decide)
@@ -121,21 +122,21 @@ class RedisShelf(Shelf):
 
     async def next_due(self) -> int | None:
         with unavailable_on_error():
-            heads = await some(
-                self._rows.shards, lambda shard: self._line.execute_command("ZRANGE", shard.due, 0, 0, "WITHSCORES")
+            heads = await self._rows.shards.ask_reachable(
+                lambda shard: self._line.execute_command("ZRANGE", shard.due, 0, 0, "WITHSCORES")
             )
         earliest = min((float(score) for head in heads for score in head[1:]), default=NEVER)
         return None if earliest == NEVER else int(earliest)
 
     async def turn(self, turn_id: str) -> TurnRow | None:
-        place = place_of(turn_id)
-        if place is None:
+        shard_hash = shard_hash_of(turn_id)
+        if shard_hash is None:
             return None
-        (row,) = await self._rows.turns(self._rows.shard(place), [turn_id])
+        (row,) = await self._rows.turns(self._rows.shards.of(shard_hash), [turn_id])
         return row
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        shard = self._rows.shard(key.place)
+        shard = self._rows.shards.of(key.place)
         with unavailable_on_error():
             members = await self._client.zrange(shard.turns(key), 0, min(limit, PAGE) - 1, desc=True)
         rows = await self._rows.turns(shard, [name.decode()[MEMBER_DIGITS:] for name in members])
@@ -143,14 +144,14 @@ class RedisShelf(Shelf):
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         limit = min(limit, PAGE)
-        parts = await self._each(lambda shard: self._letters(shard, limit, before))
+        parts = await self._rows.shards.ask_all(lambda shard: self._letters(shard, limit, before))
         rows = sorted((row for part in parts for row in part), key=_letter_order, reverse=True)
         return rows[:limit]
 
     async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
         place = None if after is None else (NEVER if after[0] is None else float(after[0]), after[1])
         with unavailable_on_error():
-            parts = await self._each(lambda shard: page(self._client, shard.due, limit, place))
+            parts = await self._rows.shards.ask_all(lambda shard: page(self._client, shard.due, limit, place))
         entries = sorted(entry for part in parts for entry in part)[:limit]
         places: list[Place] = [(None if score == NEVER else int(score), key) for score, key in entries]
         return list(zip(places, await self.load([ConversationKey.parse(key) for _, key in places]), strict=True))
@@ -164,11 +165,11 @@ class RedisShelf(Shelf):
         return dropped
 
     async def rebuild(self) -> int:
-        return await self._rebuild.run()
+        return await self._repair.run()
 
     async def announce(self, hint: Hint) -> None:
         with unavailable_on_error():
-            await self._client.publish(self._channel, _encode_hint(hint))
+            await self._client.publish(self._channel, encode_hint(hint))
 
     async def hints(self) -> AsyncIterator[Hint]:
         """One subscription for as long as somebody listens; while it is cut off, the horizon has to do."""
@@ -206,14 +207,8 @@ class RedisShelf(Shelf):
         anywhere = {"target_nodes": RedisCluster.RANDOM} if isinstance(self._client, RedisCluster) else {}
         seconds, micros = await self._client.time(**anywhere)
         self._clock.follow(seconds * 1000 + micros // 1000)
-        seen = await self._each(lambda shard: self._client.hget(shard.counts, "seen"))
+        seen = await self._rows.shards.ask_all(lambda shard: self._client.hget(shard.counts, "seen"))
         self._clock.not_before(max(int(at or 0) for at in seen))
-
-    async def _each(self, ask: Callable[[Shard], Any]) -> list[Any]:
-        """What every shard answers."""
-        if self.lanes == 1:
-            return [await ask(self._rows.shards[0])]
-        return list(await asyncio.gather(*map(ask, self._rows.shards)))
 
     async def _write(self, keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
         if not replicas:

@@ -3,18 +3,18 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from turntake.buffer.engine.backend import Due, Refusal
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.repair import Rebuild
-from turntake.buffer.redis.rows import Rows, messages_of, row_of, unavailable_on_error
-from turntake.buffer.redis.scripts import RESERVE_DUE
-from turntake.buffer.redis.url import Client
+from turntake.buffer.redis.repair import Repair
+from turntake.buffer.redis.rows import Rows, messages_of, row_of
+from turntake.buffer.redis.scripts import RESERVE_DUE, grouped
+from turntake.buffer.redis.shards import lists_or_empty
+from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
@@ -33,10 +33,10 @@ Swap = Callable[[int, Sequence[Draft]], Awaitable[list[Refusal | None]]]
 class Claiming:
     """`swap` writes a lane's drafts."""
 
-    def __init__(self, line: Client, rows: Rows, rebuild: Rebuild, swap: Swap) -> None:
+    def __init__(self, line: Client, rows: Rows, repair: Repair, swap: Swap) -> None:
         self._line = line
         self._rows = rows
-        self._rebuild = rebuild
+        self._repair = repair
         self._swap = swap
 
     async def claim(self, limit: int, now: int, decide: Decide) -> Claimed:
@@ -52,8 +52,7 @@ class Claiming:
     async def _due_before(self, now: int, limit: int) -> list[tuple[int, str]]:
         """The lanes and keys of those that are due, earliest first."""
         with unavailable_on_error():
-            parts = await some(
-                self._rows.shards,
+            parts = await self._rows.shards.ask_reachable(
                 lambda shard: self._line.execute_command(
                     "ZRANGE", shard.due, "-inf", now, "BYSCORE", "LIMIT", 0, limit, "WITHSCORES"
                 ),
@@ -66,7 +65,7 @@ class Claiming:
         for lane, key in earliest:
             by_lane[lane].append(key)
         claiming = [self._claim(lane, keys, now, decide) for lane, keys in by_lane.items()]
-        parts = _those_that_worked(await asyncio.gather(*claiming, return_exceptions=True), [])
+        parts = lists_or_empty(await asyncio.gather(*claiming, return_exceptions=True))
         place = {key: place for place, (_, key) in enumerate(earliest)}
         return sorted((pair for part in parts for pair in part), key=lambda pair: place[str(pair[0].key)])
 
@@ -76,7 +75,7 @@ class Claiming:
         claims = [(due, draft) for due, draft in offers if draft]
         if len(claims) < len(offers):
             with unavailable_on_error():
-                await self._rebuild.conversations(shard, [str(due.key) for due, draft in offers if draft is None])
+                await self._repair.conversations(shard, [str(due.key) for due, draft in offers if draft is None])
         refusals = await self._swap(lane, [draft for _, draft in claims]) if claims else []
         return [claim for claim, refusal in zip(claims, refusals, strict=True) if refusal is None]
 
@@ -94,24 +93,3 @@ class Claiming:
                 with unavailable_on_error():
                     await self._line.execute_command("ZADD", shard.due, now + UNREADABLE_MS, key)
         return offered
-
-
-def grouped(answer: list[Any], first: int, size: int) -> Iterator[list[Any]]:
-    for place in range(first, len(answer), size):
-        yield answer[place : place + size]
-
-
-async def some(shards: Sequence[Shard], ask: Callable[[Shard], Any]) -> list[Any]:
-    """What every shard answers that can: one node of a cluster being down must not stop the others."""
-    if len(shards) == 1:
-        return [await ask(shards[0])]
-    answers = await asyncio.gather(*map(ask, shards), return_exceptions=True)
-    return _those_that_worked(answers, [])
-
-
-def _those_that_worked(answers: Sequence[Any], nothing: Any) -> list[Any]:
-    """`nothing` for those that failed, unless all did."""
-    failed = [answer for answer in answers if isinstance(answer, BaseException)]
-    if failed and len(failed) == len(answers):
-        raise failed[0]
-    return [nothing if isinstance(answer, BaseException) else answer for answer in answers]

@@ -1,11 +1,13 @@
-"""The names of everything a shard holds. A shard's names share one hash tag, so a cluster keeps them together.
+"""The names of everything a shard holds. All names of a shard have the same hash tag, so a cluster keeps them together.
+
+Releases that run side by side share these names and fields: they may get company, but keep their meaning.
 
 turntake:meta                   how many shards there are, and the format
 turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
 turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
 turntake:{s3}:counts            messages ever added, the latest time seen
-turntake:{s3}:done:<request>    which drafts of a call were taken; the only name with an expiry
+turntake:{s3}:done:<call>       which drafts of a call were taken; the only name that expires
 turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
                                 m<seq> a message, i<id> an id it holds
 turntake:{s3}:h:<key>           a conversation's turns by their first message
@@ -17,7 +19,7 @@ from functools import lru_cache
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.key import ConversationKey
 
-MEMBER_DIGITS = 12
+MEMBER_DIGITS = 12  # up to a million million messages in one conversation
 
 
 class Shard:
@@ -31,8 +33,8 @@ class Shard:
         self.letters = f"{self._tag}letters"
         self.counts = f"{self._tag}counts"
 
-    def done(self, request: str) -> str:
-        return f"{self._tag}done:{request}"
+    def done(self, call: str) -> str:
+        return f"{self._tag}done:{call}"
 
     def conversation(self, key: ConversationKey | str) -> str:
         return f"{self._tag}c:{key}"
@@ -45,8 +47,8 @@ class Shard:
 
 
 @lru_cache(8_192)
-def place_of(turn_id: str) -> int | None:
-    """The place of the conversation that a turn belongs to; None if this is no turn's id."""
+def shard_hash_of(turn_id: str) -> int | None:
+    """The hash of a turn's conversation, with which the turn's id begins; None if this is not the id of a turn."""
     try:
         return int(turn_id.removeprefix("turn_")[:4], 16)
     except ValueError:

@@ -1,9 +1,14 @@
-"""redis-py's connections, mended in three places.
+"""Three corrections to redis-py's connections.
 
-- Commands are packed by hiredis. redis-py does so on its blocking connections only; here a large batch would spend as
-  much time being packed in Python as in everything else.
-- A connection that broke, written to once more, raises RuntimeError under uvloop: that is a lost connection too.
-- Those to a node that left the cluster are dropped and never closed; so we remember them all, for as long as they live.
+How this works: a redis-py client makes its connections from a class that it was given. Before the first connection is
+made, `patch` puts a subclass in that place, which differs in three ways:
+
+- Commands are packed by hiredis, in C. redis-py does so on its blocking connections only; in Python, packing a large
+  batch would take as long as everything else together.
+- Writing to a connection that broke raises RuntimeError under uvloop. It becomes redis-py's own ConnectionError, which
+  redis-py answers by connecting again.
+- Every connection is remembered for as long as it lives. redis-py forgets those to a node that left the cluster without
+  closing them; so we close what is left when the store closes.
 """
 
 from typing import Any
@@ -16,33 +21,31 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from turntake.buffer.redis.url import Client
 
 
-def mend(client: Client) -> WeakSet[Any]:
-    """Mends the connections that the client has not made yet; returns where each will be found."""
-    made: WeakSet[Any] = WeakSet()
+def patch(client: Client) -> WeakSet[Any]:
+    """Patches a client that has not connected yet; returns the set in which its connections will be found."""
+    connections: WeakSet[Any] = WeakSet()
     if isinstance(client, RedisCluster):
-        known = client.nodes_manager
-        known.connection_kwargs["connection_class"] = _mended(known.connection_kwargs["connection_class"], made)
-        for node in known.startup_nodes.values():
-            node.connection_class = _mended(node.connection_class, made)
+        manager = client.nodes_manager
+        # Nodes that are found later take their class from here, those named in the URL have theirs already.
+        manager.connection_kwargs["connection_class"] = _patched(
+            manager.connection_kwargs["connection_class"], connections
+        )
+        for node in manager.startup_nodes.values():
+            node.connection_class = _patched(node.connection_class, connections)
     else:
         pool = client.connection_pool
-        pool.connection_class = _mended(pool.connection_class, made)
-    return made
+        pool.connection_class = _patched(pool.connection_class, connections)
+    return connections
 
 
-def database_of(client: Client) -> int:
-    """The number of its database; a cluster has one only."""
-    return 0 if isinstance(client, RedisCluster) else client.connection_pool.connection_kwargs.get("db") or 0
-
-
-def _mended(connection_class: Any, made: WeakSet[Any]) -> Any:
-    class Mended(connection_class):  # type: ignore[misc]
+def _patched(connection_class: Any, connections: WeakSet[Any]) -> Any:
+    class Patched(connection_class):  # type: ignore[misc]
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
-            made.add(self)
+            connections.add(self)
 
         def pack_command(self, *args: Any) -> list[bytes]:
-            """A command's name may be two words."""
+            # redis-py writes some commands' names in two words, such as "CONFIG GET"; to Redis they are two arguments.
             name = args[0].encode() if isinstance(args[0], str) else args[0]
             return [hiredis.pack_command((*name.split(), *args[1:]))]
 
@@ -53,4 +56,4 @@ def _mended(connection_class: Any, made: WeakSet[Any]) -> Any:
                 await self.disconnect(nowait=True)
                 raise ConnectionLost(str(error)) from error
 
-    return Mended
+    return Patched

@@ -1,45 +1,51 @@
-"""The indexes, written anew from the rows alone. Others may go on working meanwhile."""
+"""Makes the indexes right again from the rows alone, while others go on working.
+
+How this works: the indexes (who is due, which turns closed, which are letters, the turns of a conversation) say nothing
+that the rows do not say. First every row is read and its entries are compared, which finds entries that are missing or
+wrong. Then every entry is read and its row looked up, which finds entries without a row. A script corrects them only if
+the row is still the one that was read, so a row that is written meanwhile is left to its writer.
+"""
 
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
 
 from turntake.buffer.engine.backend import PAGE
-from turntake.buffer.redis.index import page
+from turntake.buffer.redis.index import Entry, page
 from turntake.buffer.redis.keys import Shard, member
-from turntake.buffer.redis.rows import Rows, unavailable_on_error
+from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import REPAIR_DUE, REPAIR_TURNS
 from turntake.buffer.redis.swap import IDLE
+from turntake.buffer.redis.url import unavailable_on_error
 
-AT_ONCE = PAGE // 2
-ROW = re.compile(r":\{s(\d+)\}:([ct]):(.+)", re.DOTALL)
+AT_ONCE = PAGE // 2  # a conversation takes two keys and five arguments of a call, whose length some services limit
+ROW_NAME = re.compile(r":\{s(\d+)\}:([ct]):(.+)", re.DOTALL)
 
 
-class Rebuild:
-    """Mends what differs and counts it. A row written meanwhile is left to whoever wrote it."""
+class Repair:
+    """Corrects what differs and counts it."""
 
     def __init__(self, rows: Rows, prefix: str) -> None:
         self._rows = rows
         self._prefix = prefix
 
     async def run(self) -> int:
-        """First every row is looked up in its indexes, then every entry of an index among the rows."""
+        """All rows and all indexes; returns how many entries were wrong."""
         wrong = 0
         with unavailable_on_error():
-            async for number, kind, names in self._scanned():
-                mend = self.conversations if kind == "c" else self._turns
-                wrong += await mend(self._rows.shards[number], names)
+            async for number, kind, names in self._row_names():
+                repair = self.conversations if kind == "c" else self._turns
+                wrong += await repair(self._rows.shards[number], names)
             for shard in self._rows.shards:
-                async for keys in self._entries(shard.due):
+                async for keys in self._members(shard.due):
                     wrong += await self.conversations(shard, keys)
                 for index in (shard.closed, shard.letters):
-                    async for ids in self._entries(index):
+                    async for ids in self._members(index):
                         wrong += await self._turns(shard, ids)
         return wrong
 
     async def conversations(self, shard: Shard, keys: Sequence[str]) -> int:
-        """Sets these deadlines, and lists these open turns, as the rows say."""
+        """Sets the deadlines of these conversations, and lists their open turns, as their rows say."""
         names: list[str] = [shard.due]
         args: list[str | int] = []
         for key, row in await self._rows.readable(shard, keys):
@@ -58,22 +64,23 @@ class Rebuild:
             args += [turn_id, *((closed.at, closed.head, member(closed)) if closed else ("", "", ""))]
         return int(await REPAIR_TURNS(self._rows.client, names, args)) if args else 0
 
-    async def _scanned(self) -> AsyncIterator[tuple[int, str, list[str]]]:
-        """The conversations ("c") and turns ("t") of every shard, some at a time."""
-        found: dict[tuple[int, str], list[str]] = defaultdict(list)
+    async def _row_names(self) -> AsyncIterator[tuple[int, str, list[str]]]:
+        """The keys of conversations ("c") and the ids of turns ("t") with their shard's number, some at a time."""
+        names: dict[tuple[int, str], list[str]] = defaultdict(list)
         async for name in self._rows.client.scan_iter(match=f"{self._prefix}:{{s*", count=PAGE):
-            row = ROW.match(name.decode(), len(self._prefix))
-            if row is None:
+            match = ROW_NAME.match(name.decode(), len(self._prefix))
+            if match is None:
                 continue
-            number, kind, rest = int(row[1]), row[2], row[3]
-            found[number, kind].append(rest)
-            if len(found[number, kind]) == AT_ONCE:
-                yield number, kind, found.pop((number, kind))
-        for (number, kind), names in found.items():
-            yield number, kind, names
+            number, kind = int(match[1]), match[2]
+            names[number, kind].append(match[3])
+            if len(names[number, kind]) == AT_ONCE:
+                yield number, kind, names.pop((number, kind))
+        for (number, kind), rest in names.items():
+            yield number, kind, rest
 
-    async def _entries(self, index: str) -> AsyncIterator[list[str]]:
-        place: Any = None
-        while entries := await page(self._rows.client, index, AT_ONCE, place):
-            place = entries[-1]
+    async def _members(self, index: str) -> AsyncIterator[list[str]]:
+        """All members of a sorted set, some at a time."""
+        after: Entry | None = None
+        while entries := await page(self._rows.client, index, AT_ONCE, after):
+            after = entries[-1]
             yield [name for _, name in entries]

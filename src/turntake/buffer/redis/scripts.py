@@ -1,7 +1,7 @@
-"""The scripts, by name. They are sent by their digest, and in full to a server that does not have them."""
+"""The Lua scripts, by name. A call names a script by its digest; a server that does not know it is sent the script."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -27,7 +27,7 @@ class Script:
     async def replicated(
         self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int], replicas: int, within_ms: int
     ) -> tuple[Any, bool]:
-        """The answer, and whether so many replicas had it in time. WAIT speaks of its own connection's writes only."""
+        """The answer, and whether so many replicas had it in time. WAIT knows only of writes on its own connection."""
         wait = ("WAIT", replicas, within_ms)
         for command in (("EVALSHA", self._digest), ("EVAL", self._text)):
             try:
@@ -36,6 +36,12 @@ class Script:
             except NoScriptError:
                 continue
         raise NoScriptError(f"The server does not keep the script {self._digest}.")
+
+
+def grouped(answer: Sequence[Any], first: int, size: int) -> Iterator[Sequence[Any]]:
+    """A flat answer in groups of `size`, from its item `first` on: scripts answer so, and ZRANGE with scores."""
+    for start in range(first, len(answer), size):
+        yield answer[start : start + size]
 
 
 async def _on_one_connection(client: Client, key: str, *commands: tuple[Any, ...]) -> list[Any]:
@@ -48,7 +54,7 @@ async def _on_one_connection(client: Client, key: str, *commands: tuple[Any, ...
     try:
         return await _on_one_node(client, key, *commands)
     except MovedError:
-        await client.exists(key)  # learns where the slots are now
+        await client.exists(key)  # makes redis-py learn where the slots are now
         return await _on_one_node(client, key, *commands)
 
 

@@ -1,7 +1,8 @@
 """From a URL to a client: one server, Sentinel or Cluster, with time limits and few, short retries."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 
@@ -12,22 +13,23 @@ from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import RedisClusterException, RedisError
 
-from turntake.errors import ConfigurationError
+from turntake.errors import ConfigurationError, StoreUnavailable
 
-TIMEOUT_S = 2.0
-RETRIES = 2
-CONNECTIONS = 1_000
+TIMEOUT_MS = 2_000  # a script takes milliseconds, and the least patient platforms wait 3 s for us
+RETRIES = 2  # a broken connection is whole again at the second try; whoever is refused sends again anyway
+CLUSTER_RETRIES = RETRIES + 2  # one more to learn where a slot went, one more to meet its new node
+CONNECTIONS = 1_000  # far more than are ever used at once; redis-py raises an error where it meets this limit
 SENTINEL_PORT = 26_379
-CLUSTER_SHARDS = 16
-MOST_SHARDS = 256  # a look at all of them takes a connection each
+CLUSTER_SHARDS = 16  # enough to spread over the nodes of a small cluster, and few enough to ask all of them at once
+MOST_SHARDS = 256  # asking all of them takes a connection each
 PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 OURS = ("prefix", "shards", "wait", "wait_ms")
 ESCAPE = "if the password has characters such as @ / ? #, write them as %40 %2F %3F %23"
 UNREACHABLE = (RedisError, RedisClusterException, OSError, TimeoutError)
-BACKOFF = ExponentialWithJitterBackoff(base=0.02, cap=0.3)
+BACKOFF = ExponentialWithJitterBackoff(base=0.02, cap=0.3)  # seconds, as redis-py takes them
 LIMITS: dict[str, Any] = {
-    "socket_timeout": TIMEOUT_S,
-    "socket_connect_timeout": TIMEOUT_S,
+    "socket_timeout": TIMEOUT_MS / 1000,
+    "socket_connect_timeout": TIMEOUT_MS / 1000,
     "socket_keepalive": True,
     "health_check_interval": 0,
     "protocol": 2,
@@ -50,12 +52,12 @@ class Options(NamedTuple):
 def options_of(url: str) -> Options:
     """Raises ConfigurationError that says which option is wrong."""
     parts, _, kind = _split(url)
-    given = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-    prefix = given.get("prefix", "turntake")
+    query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
+    prefix = query.get("prefix", "turntake")
     if not PREFIX.fullmatch(prefix):
         raise ConfigurationError("`prefix` in the store's URL takes letters, digits and _ . : - only.")
-    shards = _number(given, "shards", 1, MOST_SHARDS) if "shards" in given else None
-    wait, wait_ms = _number(given, "wait", 0, 16), _number(given, "wait_ms", 1, 60_000, 1_000)
+    shards = _number(query, "shards", 1, MOST_SHARDS) if "shards" in query else None
+    wait, wait_ms = _number(query, "wait", 0, 16), _number(query, "wait_ms", 1, 60_000, 1_000)
     return Options(prefix, shards, wait, wait_ms, kind == "cluster")
 
 
@@ -70,6 +72,20 @@ def connect(url: str) -> Client:
         raise _unreadable(f"it has an option that is neither ours ({', '.join(OURS)}) nor redis-py's") from None
     except ValueError:
         raise _unreadable("a port, the database or an option is not what it must be, often a number") from None
+
+
+def database_of(client: Client) -> int:
+    """The number of the client's database; a cluster has only one."""
+    return 0 if isinstance(client, RedisCluster) else client.connection_pool.connection_kwargs.get("db") or 0
+
+
+@contextmanager
+def unavailable_on_error() -> Iterator[None]:
+    """Whatever the server or the way to it does wrong becomes StoreUnavailable."""
+    try:
+        yield
+    except UNREACHABLE as error:
+        raise StoreUnavailable(f"Redis did not do as asked ({type(error).__name__}: {error}).") from error
 
 
 async def hang_up(client: Client) -> None:
@@ -90,9 +106,9 @@ def _one_server(parts: SplitResult, scheme: str) -> Client:
 
 def _cluster(parts: SplitResult, scheme: str) -> Client:
     if parts.path not in ("", "/", "/0"):
-        raise _unreadable("a cluster has one database only, so leave the path away")
+        raise _unreadable("a cluster has only one database, so leave the path out")
     plain = urlunsplit((scheme, parts.netloc, "", _theirs(parts), ""))
-    return RedisCluster.from_url(plain, retry=Retry(BACKOFF, RETRIES + 2), max_connections=CONNECTIONS, **LIMITS)
+    return RedisCluster.from_url(plain, retry=Retry(BACKOFF, CLUSTER_RETRIES), max_connections=CONNECTIONS, **LIMITS)
 
 
 def _behind_sentinels(parts: SplitResult, scheme: str) -> Client:
@@ -113,7 +129,7 @@ def _behind_sentinels(parts: SplitResult, scheme: str) -> Client:
 
 
 def _try_out(client: Client) -> None:
-    """An option that no connection knows would show only once one is made."""
+    """Makes a connection without opening it, so that an unknown option is refused now and not at the first use."""
     if isinstance(client, RedisCluster):
         node = next(iter(client.nodes_manager.startup_nodes.values()))
         node.connection_class(**node.connection_kwargs)
@@ -138,7 +154,7 @@ def _split(url: str) -> tuple[SplitResult, str, str]:
     except ValueError:
         raise _unreadable("where its host begins and ends is not clear") from None
     if parts.fragment or "@" in parts.path + parts.query:
-        # Cut there, half a password would pass for a host and a port, and show in what the client says of them.
+        # A password with a bare # or @ is cut in two here, and half of it would be shown in errors as a host and port.
         raise _unreadable("there is a # in it, or an @ behind the host")
     scheme, _, kind = parts.scheme.partition("+")
     return parts, {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme), kind
@@ -154,8 +170,8 @@ def _theirs(parts: SplitResult) -> str:
     return "&".join(option for option in parts.query.split("&") if option.partition("=")[0] not in OURS)
 
 
-def _number(given: Mapping[str, str], name: str, least: int, most: int, default: int = 0) -> int:
-    text = given.get(name, str(default))
+def _number(query: Mapping[str, str], name: str, least: int, most: int, default: int = 0) -> int:
+    text = query.get(name, str(default))
     if not text.isdecimal() or not least <= int(text) <= most:
         raise ConfigurationError(f"`{name}` in the store's URL must be a whole number from {least} to {most}.")
     return int(text)

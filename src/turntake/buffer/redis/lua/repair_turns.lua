@@ -8,8 +8,8 @@
 
 local wrong = 0
 local function put(index, score, member)
-    local held = redis.call('ZSCORE', index, member)
-    if not held or tonumber(held) ~= tonumber(score) then
+    local current = redis.call('ZSCORE', index, member)
+    if not current or tonumber(current) ~= tonumber(score) then
         redis.call('ZADD', index, score, member)
         wrong = wrong + 1
     end
@@ -17,8 +17,8 @@ end
 for number = 1, #ARGV / 4 do
     local row, index = KEYS[1 + number * 2], KEYS[2 + number * 2]
     local id, at, head, member = unpack(ARGV, number * 4 - 3, number * 4)
-    local held = redis.call('HMGET', row, 'k', 'c', 'l')
-    local closed, letter = held[1] and held[2], held[1] and held[3]
+    local fields = redis.call('HMGET', row, 'k', 'c', 'l')
+    local closed, letter = fields[1] and fields[2], fields[1] and fields[3]
     if not closed or letter then wrong = wrong + redis.call('ZREM', KEYS[1], id) end
     if not closed or not letter then wrong = wrong + redis.call('ZREM', KEYS[2], id) end
     if closed and at ~= '' then

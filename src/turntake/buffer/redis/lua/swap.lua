@@ -1,5 +1,6 @@
 #!lua
--- Writes each draft whole if its row is still the one it was decided on; says what there is where it is not.
+-- Compare and swap: writes each draft whole if its row is still the one it was decided on, and else answers with the
+-- row as it is now. It decides nothing else; what to write was decided by the rules, in Python (swap.py makes the call).
 --
 -- KEYS  the shard's: 1 due  2 closed  3 letters  4 counts  5 what this very call already did
 --       then for each draft: its row and, if it has turns, its index of turns and a row for each turn
@@ -7,15 +8,21 @@
 --       then for each draft: key, version, due ('' = only compare), state, body, how many messages, how many moves,
 --       how many turns; its message: number, id, payload (several: {number, id, length} each, all payloads);
 --       its moves: {from, to} each; for each turn: what, id, member, first number, time, is it a letter, body
--- Answers {time (never far behind the latest that anybody noted), messages ever added, then for each refused draft: its number, version, body, {ids it holds}}
+-- Answers {time, messages ever added (-1: decided too long ago, nothing was done),
+--       then for each refused draft: its number, version, body, {ids it holds}}
 
-local DONE_MS, SEEN_MS, APART_MS = 120000, 1000, 250
-local DRAFT, TURN = 8, 7
+local DONE_MS = 120000  -- a call is repeated within seconds; two minutes also cover a server that was paused
+local SEEN_MS = 1000    -- how often the latest time is noted; a server whose clock was set back goes on at most this far behind
+local APART_MS = 250    -- clocks less apart than this drifted and meet again; more means that a server's was set back
+local DRAFT, TURN = 8, 7  -- how many arguments each takes, messages and moves not counted
+
+-- The time is the server's, unless somebody noted one that is well ahead of it.
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)
 if seen > now + APART_MS then now = seen end
+-- A call that was carried out before is not late, however long its answer took to get lost.
 local done = {}
 local memory = call('GET', KEYS[5])
 local behind = tonumber(ARGV[2])
@@ -53,7 +60,7 @@ local function compare(row, arg, messages)
     return version_of(call('HGET', row, 's')), known
 end
 
--- Everything is compared before anything is written: a script that fails midway would leave half a batch.
+-- First everything is compared and then everything written: Redis undoes nothing of a script that fails midway.
 local answer, args, keys, numbers = {now, 0}, {}, {}, {}
 local arg, key, number = 4, 6, 0
 while arg < #ARGV do
@@ -115,10 +122,10 @@ local function put_turn(row, index, conversation, arg)
 end
 
 local added = 0
-for place, start in ipairs(args) do
+for index, start in ipairs(args) do
     local conversation, due, state, body = ARGV[start + 1], ARGV[start + 3], ARGV[start + 4], ARGV[start + 5]
     if due ~= '' then
-        local row = KEYS[keys[place]]
+        local row = KEYS[keys[index]]
         local messages, moves, turns = tonumber(ARGV[start + 6]), tonumber(ARGV[start + 7]), tonumber(ARGV[start + 8])
         local at = start + DRAFT
         if messages == 1 then
@@ -134,7 +141,7 @@ for place, start in ipairs(args) do
         end
         call('ZADD', KEYS[1], due, conversation)
         for turn = 1, turns do
-            put_turn(KEYS[keys[place] + 1 + turn], KEYS[keys[place] + 1], conversation, at)
+            put_turn(KEYS[keys[index] + 1 + turn], KEYS[keys[index] + 1], conversation, at)
             at = at + TURN
         end
         added = added + messages
@@ -144,6 +151,7 @@ end
 if #numbers > 0 then
     for number in pairs(done) do numbers[#numbers + 1] = number end
     call('SET', KEYS[5], table.concat(numbers, ' '), 'PX', DONE_MS)
+    -- A user who may not publish can still write: hints are optional.
     if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 end
 answer[2] = call('HINCRBY', KEYS[4], 'messages', added)

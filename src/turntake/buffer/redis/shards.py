@@ -1,0 +1,52 @@
+"""The shards of a store: which one a conversation is in, and how all of them are asked at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+from turntake.buffer.redis.keys import Shard
+
+T = TypeVar("T")
+
+
+class Shards:
+    """All of them, by their numbers."""
+
+    def __init__(self, prefix: str, count: int) -> None:
+        self._shards = [Shard(prefix, number) for number in range(count)]
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, number: int) -> Shard:
+        return self._shards[number]
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(self._shards)
+
+    def of(self, shard_hash: int) -> Shard:
+        """The shard of the conversation with this hash."""
+        return self._shards[shard_hash % len(self._shards)]
+
+    async def ask_all(self, ask: Callable[[Shard], Awaitable[T]]) -> list[T]:
+        """Every shard's answer. Raises if any shard fails."""
+        if len(self._shards) == 1:
+            return [await ask(self._shards[0])]
+        return list(await asyncio.gather(*map(ask, self._shards)))
+
+    async def ask_reachable(self, ask: Callable[[Shard], Awaitable[list[T]]]) -> list[list[T]]:
+        """Every shard's list, an empty one where a shard fails: a node of a cluster that is down stops no other.
+
+        Raises if all fail.
+        """
+        if len(self._shards) == 1:
+            return [await ask(self._shards[0])]
+        return lists_or_empty(await asyncio.gather(*map(ask, self._shards), return_exceptions=True))
+
+
+def lists_or_empty(results: "Sequence[list[T] | BaseException]") -> list[list[T]]:
+    """The lists, an empty one for each error. Raises the first error if there are only errors."""
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors and len(errors) == len(results):
+        raise errors[0]
+    return [[] if isinstance(result, BaseException) else result for result in results]
