@@ -1,6 +1,6 @@
 #!lua
 -- Compare and swap: writes each draft whole if its row is still the one it was decided on, and else answers with the
--- row as it is now. It decides nothing else; what to write was decided by the rules, in Python (swap.py makes the call).
+-- row as it is now. What to write was decided in Python, by the rules; swap.py makes the call.
 --
 -- KEYS  the shard's: 1 due  2 closed  3 letters  4 counts  5 what this very call already did
 --       then for each draft: its row and, if it has turns, its index of turns and a row for each turn
@@ -12,7 +12,7 @@
 --       then for each refused draft: its number, version, body, {ids it holds}}
 
 local DONE_MS = 120000  -- a call is repeated within seconds; two minutes also cover a server that was paused
-local SEEN_MS = 1000    -- how often the latest time is noted; a server whose clock was set back goes on at most this far behind
+local SEEN_MS = 1000    -- how often the latest time is noted: a clock that was set back goes on no further behind
 local APART_MS = 250    -- clocks less apart than this drifted and meet again; more means that a server's was set back
 local DRAFT, TURN = 8, 7  -- how many arguments each takes, messages and moves not counted
 
