@@ -11,7 +11,7 @@
     ├── Problem                 ends an HTTP request with a status and a sentence that says what to do
     ├── Forged                  raised by a channel: the platform did not send this webhook
     ├── Unreadable              raised by a channel: the platform sent it, but nobody can read it
-    ├── CallFailed              an HTTP agent or callback did not answer as it should
+    ├── CallFailed              an HTTP call was not answered as it should be
     ├── SendFailed              the platform did not take a reply, and may take it at the next try
     └── FateUnknown             nobody knows whether the platform took a reply
 
@@ -106,7 +106,16 @@ class Unreadable(TurntakeError):
 
 
 class CallFailed(TurntakeError):
-    """The other side did not answer as it should; a later try may go better."""
+    """The other side did not answer as it should; a later try may go better.
+
+    `reason` ends a sentence and names no URL: "within 8000 ms", "(ConnectError)". Unless `is_handed_over`, the other
+    side cannot have acted on the call.
+    """
+
+    def __init__(self, message: str | None = None, *, reason: str = "", is_handed_over: bool = True) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.is_handed_over = is_handed_over
 
 
 class SendFailed(TurntakeError):

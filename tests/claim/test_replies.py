@@ -31,7 +31,7 @@ class Silent(Postbox):
     def sends_unknown_again(self) -> bool:
         return False
 
-    async def send(self, to: Recipient, index: int, text: str) -> None:
+    async def send(self, to: Recipient, index: int, text: str) -> str:
         await super().send(to, index, text)
         raise FateUnknown
 

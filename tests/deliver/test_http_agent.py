@@ -3,7 +3,6 @@
 import base64
 import logging
 
-import httpx2
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -17,10 +16,13 @@ from harness.agent_server import (
     trickles,
 )
 from harness.conversation import talking
-from turntake import ConfigurationError, GiveUp, Rules
+from turntake import ConfigurationError, GiveUp, RetryLater, Rules
 from turntake.deliver.http_agent import HttpSink, replies_in
-from turntake.deliver.http_call import Response, retry_after_ms
+from turntake.deliver.options import HttpAgentOptions
+from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.instants import to_ms
+from turntake.platforms.replies import ApiResponse
+from turntake.testing.clock import VirtualClock
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
 NOW = to_ms("2026-11-15T09:30:00.250Z")
@@ -93,7 +95,7 @@ async def test_it_fails_and_recovers(step: Step) -> None:
     """A failure that may pass is retried: the same id and the same bytes, but for the attempt."""
     async with (
         agent_server(step, answers(200, {"reply": "sorry"})) as agent,
-        talking(HttpSink(agent.url, timeout_ms=500)) as talk,
+        talking(HttpSink(agent.url, HttpAgentOptions(timeout_ms=500))) as talk,
     ):
         await talk.say("Hey")
         record = await talk.outcome()
@@ -118,7 +120,10 @@ async def test_it_fails_and_recovers(step: Step) -> None:
 async def test_it_fails_for_good(step: Step, timeout_ms: int, error: str) -> None:
     """After `max_attempts` failures the turn is a dead letter that tells the last one."""
     rules = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=2)
-    async with agent_server(step) as agent, talking(HttpSink(agent.url, timeout_ms=timeout_ms), rules=rules) as talk:
+    async with (
+        agent_server(step) as agent,
+        talking(HttpSink(agent.url, HttpAgentOptions(timeout_ms=timeout_ms)), rules=rules) as talk,
+    ):
         await talk.say("Hey")
         record = await talk.outcome()
         letter = await talk.letter()
@@ -159,14 +164,21 @@ async def test_it_says_how_long_to_wait() -> None:
         ("²", 5_000),
     ],
 )
-def test_retry_after(header: str | None, wait_ms: int) -> None:
+async def test_retry_after(header: str | None, wait_ms: int) -> None:
     """Seconds or a date; nonsense counts as no word at all."""
-    assert retry_after_ms(header, NOW, 5_000) == wait_ms
+    endpoint = SignedEndpoint("http://127.0.0.1/", "The agent", timeout_ms=1, clock=VirtualClock(NOW))
+    error = endpoint.error_in(ApiResponse(503, {} if header is None else {"retry-after": header}))
+    await endpoint.aclose()
+    assert isinstance(error, RetryLater)
+    assert error.after_ms == wait_ms
 
 
 async def test_it_completes_later() -> None:
     """After a 202 the turn stays open until the API completes it; completing again returns the first result."""
-    async with agent_server(answers(202)) as agent, talking(HttpSink(agent.url, pending_ms=60_000)) as talk:
+    async with (
+        agent_server(answers(202)) as agent,
+        talking(HttpSink(agent.url, HttpAgentOptions(complete_within_ms=60_000))) as talk,
+    ):
         await talk.say("Hey")
         turn_id = (await agent.request(1)).event["id"]
         first = await talk.turns.complete(turn_id, ("done",))
@@ -181,7 +193,7 @@ async def test_a_promise_not_kept_is_a_failure() -> None:
     """If nobody completes the turn in time it is handed over again."""
     async with (
         agent_server(answers(202), answers(200, {"reply": "here"})) as agent,
-        talking(HttpSink(agent.url, pending_ms=1)) as talk,
+        talking(HttpSink(agent.url, HttpAgentOptions(complete_within_ms=1))) as talk,
     ):
         await talk.say("Hey")
         record = await talk.outcome()
@@ -258,7 +270,7 @@ def test_urls_that_cannot_be_called(url: str) -> None:
     ],
 )
 def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[str, ...]) -> None:
-    assert replies_in(Response(200, httpx2.Headers(headers), body)) == replies
+    assert replies_in(ApiResponse(200, headers, body)) == replies
 
 
 @pytest.mark.parametrize(
@@ -280,4 +292,4 @@ def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[st
 )
 def test_refused_shapes(headers: dict[str, str], body: bytes) -> None:
     with pytest.raises(GiveUp):
-        replies_in(Response(200, httpx2.Headers(headers), body))
+        replies_in(ApiResponse(200, headers, body))

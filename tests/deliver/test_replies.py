@@ -12,7 +12,8 @@ from harness.platforms.server import Asked, Platform, Said, silence
 from harness.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
 from turntake.clock import SystemClock
-from turntake.deliver.replies import Quotes, Replies
+from turntake.deliver.options import Quote, ReplyOptions
+from turntake.deliver.replies import Replies
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.message import Message
@@ -71,7 +72,8 @@ def board() -> Iterator[Board]:
 
 def replies(board: Board, *, timeout_ms: int = 5_000, shows_typing: bool = False, again: bool = True) -> Replies:
     senders = {("notes", account): Notes({"api_base": board.url}) for account in ("", "sales")}
-    return Replies(senders, timeout_ms=timeout_ms, shows_typing=shows_typing, sends_unknown_again=again)
+    options = ReplyOptions(timeout_ms=timeout_ms, typing=shows_typing, on_unknown="resend" if again else "skip")
+    return Replies(senders, options=options)
 
 
 async def answered(out: Replies, answer: Callable[[Turn], Awaitable[object]], rules: Rules = AT_ONCE) -> TurnRecord:
@@ -125,10 +127,10 @@ async def test_an_id_with_a_slash_is_still_one_id(board: Board, account: str, ow
     [("groups", "", None), ("groups", "17.5@ann", "m1"), ("always", "", "m1"), ("never", "@ann", None)],
 )
 async def test_an_answer_in_a_group_quotes_what_it_answers(
-    board: Board, quotes: Quotes, topic: str, quoted: str | None
+    board: Board, quotes: Quote, topic: str, quoted: str | None
 ) -> None:
     """The first part alone, since the others follow it."""
-    out = Replies({("notes", ""): Notes({"api_base": board.url})}, quotes=quotes)
+    out = Replies({("notes", ""): Notes({"api_base": board.url})}, options=ReplyOptions(quote=quotes))
     key = ConversationKey.of("team", channel="notes", topic=topic)
     for index in range(2):
         await out.send(Recipient(key, "turn_1", (Message("m0", "hey"), Message("m1", "hi"))), index, "hello")
@@ -206,7 +208,7 @@ async def test_or_counted_as_sent_where_that_is_set(board: Board, caplog: pytest
 
 
 async def test_a_platform_that_is_not_there_was_certainly_not_reached() -> None:
-    out = Replies({("notes", ""): Notes({"api_base": "http://127.0.0.1:1"})}, timeout_ms=2_000)
+    out = Replies({("notes", ""): Notes({"api_base": "http://127.0.0.1:1"})}, options=ReplyOptions(timeout_ms=2_000))
     with pytest.raises(SendFailed, match="could not be reached"):
         await out.send(TO, 0, "hi")
     await out.aclose()
@@ -223,14 +225,18 @@ def wall() -> Iterator[int]:
 
 async def test_a_connection_that_is_never_finished_sent_nothing(wall: int) -> None:
     """What times out before the reply was handed over is tried again, and never counts as sent."""
-    out = Replies({("notes", ""): Notes({"api_base": f"https://127.0.0.1:{wall}"})}, timeout_ms=150)
+    out = Replies(
+        {("notes", ""): Notes({"api_base": f"https://127.0.0.1:{wall}"})}, options=ReplyOptions(timeout_ms=150)
+    )
     with pytest.raises(SendFailed, match="could not be reached"):
         await out.send(TO, 0, "hi")
     await out.aclose()
 
 
 async def test_a_reply_that_was_handed_over_may_have_arrived(wall: int) -> None:
-    out = Replies({("notes", ""): Notes({"api_base": f"http://127.0.0.1:{wall}"})}, timeout_ms=150)
+    out = Replies(
+        {("notes", ""): Notes({"api_base": f"http://127.0.0.1:{wall}"})}, options=ReplyOptions(timeout_ms=150)
+    )
     with pytest.raises(FateUnknown):
         await out.send(TO, 0, "hi")
     await out.aclose()

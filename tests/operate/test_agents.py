@@ -84,6 +84,30 @@ async def test_a_url_is_called() -> None:
     assert record.status == "answered"
 
 
+QUEUE = """
+from turntake.deliver.sink import Answer, Sink
+
+class Queue(Sink):
+    def __init__(self, url, options):
+        self.url, self.options = url, options
+
+    async def deliver(self, turn):
+        return Answer((f"queued at {self.url} within {self.options['timeout_ms']} ms",))
+"""
+
+
+async def test_a_scheme_of_a_plug_in_is_called(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file and one entry point: the plug-in gets the whole URL and what is set for agents."""
+    (folder / "my_queue.py").write_text(QUEUE)
+    metadata = folder / "my_queue-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-queue\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[turntake.sinks]\nqueue = my_queue:Queue\n")
+    monkeypatch.syspath_prepend(str(folder))
+    agent = agent_from("Queue://orders", {"timeout_ms": 5})
+    assert await agent.sink.deliver(a_turn()) == Answer(("queued at Queue://orders within 5 ms",))
+
+
 def test_the_current_folder_comes_first(folder: Path) -> None:
     """A file of the same name elsewhere on the path is not taken for it."""
     elsewhere = folder / "elsewhere"
@@ -112,7 +136,8 @@ def test_the_current_folder_comes_first(folder: Path) -> None:
         ("my_agents:nothing", r"takes \(\), but is called with one argument.*async def nothing\(turn\)"),
         ("my_agents:pair", r"takes \(turn, tools\)"),
         ("my_agents:bare", "has no handler yet: decorate a function"),
-        ("ftp://host/agent", "Only http:// and https://"),
+        ("ftp://host/agent", "No agent can be reached by ftp://; this installation can call: http://, https://"),
+        ("HTTPS://", "Only http:// and https://"),
         ("https://ada:sesame@host/", "contains a user or password"),
     ],
 )

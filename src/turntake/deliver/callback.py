@@ -1,18 +1,18 @@
-"""Replies of the generic channel to a URL of the operator's: one signed event a reply."""
+"""Replies of the generic channel to a URL of the operator's: one signed event per reply."""
 
 from turntake.clock import Clock
 from turntake.deliver.cloudevents import reply_ready
-from turntake.deliver.http_call import Exchange
 from turntake.deliver.outbound import Outbound
+from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.platforms.replies import Recipient
 from turntake.rules.key import ConversationKey
 
-# Too slow, still busy with the first try, too early: each may be over by the next try.
+# Too slow, still busy with the first try, too early: each may have passed by the next try.
 PASSING = (408, 409, 425)
 
 
 class Callback(Outbound):
-    """POSTs `messages.reply.ready`. Without a URL it leads nowhere, and replies stay with their turns."""
+    """POSTs `messages.reply.ready`. Without a URL it sends nothing, and replies stay with their turns."""
 
     def __init__(
         self,
@@ -24,24 +24,26 @@ class Callback(Outbound):
         retry_ms: int = 5_000,
         clock: Clock | None = None,
     ) -> None:
+        """`retry_ms` is the pause after a 429 or 503 that does not say how long to wait."""
         self._channel = channel
-        self._exchange = (
-            Exchange(url, "The callback", secrets=secrets, timeout_ms=timeout_ms, retry_ms=retry_ms, clock=clock)
+        self._endpoint = (
+            SignedEndpoint(url, "The callback", timeout_ms=timeout_ms, secrets=secrets, retry_ms=retry_ms, clock=clock)
             if url
             else None
         )
 
     def can_send(self, key: ConversationKey) -> bool:
-        return self._exchange is not None and key.channel == self._channel
+        return self._endpoint is not None and key.channel == self._channel
 
-    async def send(self, to: Recipient, index: int, text: str) -> None:
-        if self._exchange is None or not self.can_send(to.key):
-            return
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        if self._endpoint is None or not self.can_send(to.key):
+            return ""
         event = reply_ready(to.key, to.turn_id, index, text)
-        response = await self._exchange.post(event.id, event)
+        response = await self._endpoint.post(event.id, event)
         if not 200 <= response.status < 300:
-            raise self._exchange.error_in(response, PASSING)
+            raise self._endpoint.error_in(response, PASSING)
+        return ""
 
     async def aclose(self) -> None:
-        if self._exchange is not None:
-            await self._exchange.aclose()
+        if self._endpoint is not None:
+            await self._endpoint.aclose()

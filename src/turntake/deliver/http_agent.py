@@ -1,15 +1,19 @@
 """The agent behind a URL: it gets the event `messages.batch.ready` and answers in the response, or later."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from turntake.clock import Clock
 from turntake.deliver.cloudevents import batch_ready
-from turntake.deliver.http_call import LARGEST_BODY, Exchange, Response
+from turntake.deliver.http_call import LARGEST_BODY
+from turntake.deliver.options import HttpAgentOptions
+from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.deliver.turn import Turn
 from turntake.errors import CallFailed, GiveUp
+from turntake.platforms.replies import ApiResponse
 
 SHAPES = '{"reply": "…"}, {"replies": ["…", "…"]}, plain text, or nothing'
 
@@ -20,33 +24,37 @@ class HttpSink(Sink):
     def __init__(
         self,
         url: str,
+        options: HttpAgentOptions = HttpAgentOptions(),  # noqa: B008 - a frozen value
         *,
         secrets: str = "",
-        timeout_ms: int = 120_000,
-        pending_ms: int = 600_000,
         retry_ms: int = 5_000,
         clock: Clock | None = None,
     ) -> None:
-        """`timeout_ms` bounds the whole exchange; `pending_ms` is the time to complete a turn after a 202."""
-        self._exchange = Exchange(
-            url, "The agent", secrets=secrets, timeout_ms=timeout_ms, retry_ms=retry_ms, clock=clock
+        """`retry_ms` is the pause after a 429 or 503 that does not say how long to wait."""
+        self._endpoint = SignedEndpoint(
+            url, "The agent", timeout_ms=options.timeout_ms, secrets=secrets, retry_ms=retry_ms, clock=clock
         )
-        self._pending_ms = pending_ms
+        self._pending_ms = options.complete_within_ms
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
-        response = await self._exchange.post(turn.id, batch_ready(turn), {"turntake-attempt": str(turn.attempt)})
+        response = await self._endpoint.post(turn.id, batch_ready(turn), {"turntake-attempt": str(turn.attempt)})
         if response.status == 202:
             return Pending(self._pending_ms)
         if 200 <= response.status < 300:
             return Answer(replies_in(response))
-        raise self._exchange.error_in(response)
+        raise self._endpoint.error_in(response)
 
     async def aclose(self) -> None:
-        await self._exchange.aclose()
+        await self._endpoint.aclose()
 
 
-def replies_in(response: Response) -> tuple[str, ...]:
-    """The replies in a 2xx answer; blank ones are nothing to say. Raises GiveUp if it is none that we accept."""
+def open_sink(url: str, options: Mapping[str, Any]) -> Sink:
+    """The sink behind an http or https URL, for the entry points `turntake.sinks`."""
+    return HttpSink(url, msgspec.convert(options, HttpAgentOptions), secrets=options.get("secrets", ""))
+
+
+def replies_in(response: ApiResponse) -> tuple[str, ...]:
+    """The replies in a 2xx answer, without blank ones. Raises GiveUp if we do not accept such an answer."""
     if response.is_cut:
         raise CallFailed(f"The agent's answer is larger than {LARGEST_BODY} bytes.")
     if not response.body.strip():
@@ -66,10 +74,10 @@ def replies_in(response: Response) -> tuple[str, ...]:
 
 def _in_json(body: bytes) -> tuple[str, ...]:
     try:
-        said: Any = msgspec.json.decode(body)
+        answer: Any = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise GiveUp(f"The agent's answer is not valid JSON ({error}); accepted are {SHAPES}.") from None
-    match said:
+    match answer:
         case {"reply": _, "replies": _}:
             raise GiveUp("The agent's answer has both `reply` and `replies`; send one of them.")
         case {"reply": str(reply)}:

@@ -1,124 +1,112 @@
-"""One signed HTTP request and its answer, within limits: no redirects, a bounded size, a bounded total time."""
+"""One HTTP call within limits: no redirects, no cookies, no compression, a bounded answer, a bounded time.
+
+Every call that turntake makes goes through `HttpCaller`: to an HTTP agent, to a callback, to a platform's API, and
+those of `turntake doctor`.
+
+How this works: the answer is read in pieces until it ends or is too long. The client reports each step of a request
+as it takes it, so when a call fails we know whether the body had been handed over. If it had not, the other side
+cannot have acted on it; if it had, nobody can tell.
+"""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Container, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
-from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from importlib.metadata import version
+from types import TracebackType
+from typing import Self
 
 import httpx2
-import msgspec
 
-from turntake.clock import Clock, SystemClock
-from turntake.deliver.cloudevents import CONTENT_TYPE
-from turntake.errors import CallFailed, ConfigurationError, GiveUp, RetryLater
-from turntake.standard_webhooks import Signer
+from turntake.errors import CallFailed, ConfigurationError
+from turntake.platforms.replies import ApiCall, ApiResponse
 
+# Far more than any reply: an answer that goes on after this is a mistake or an attack.
 LARGEST_BODY = 64 * 1024
-EXCERPT = 200
-SHORTEST_WAIT_MS = 500
 # Below the five seconds after which common servers (uvicorn, Node) close a connection that we might just then use.
 KEEPALIVE_S = 4.0
+# Enough for every platform account of an installation; more may be open, but are closed after their call.
+IDLE_CONNECTIONS = 100
+HANDED_OVER = "http11.send_request_body.started"
 
 
-class Response(msgspec.Struct, frozen=True):
-    """What came back. `is_cut` if the body went on after `LARGEST_BODY` bytes."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    is_cut: bool = False
-
-    @property
-    def excerpt(self) -> str:
-        """The beginning of the body on one line. It may quote a person, so it never goes into a log."""
-        return " ".join(self.body[: 4 * EXCERPT].decode("utf-8", "replace").split())[:EXCERPT]
-
-
-class Exchange:
-    """Talks to one URL, over connections it keeps. `whose` begins the messages of its errors: "The agent"."""
+class HttpCaller:
+    """Makes calls over connections that it keeps. `whose` begins the messages of its errors: "The agent"."""
 
     def __init__(
-        self,
-        url: str,
-        whose: str,
-        *,
-        secrets: str = "",
-        timeout_ms: int = 120_000,
-        retry_ms: int = 5_000,
-        clock: Clock | None = None,
+        self, whose: str, timeout_ms: int, connect_ms: int | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        """`retry_ms` is the pause where the other side asks for one and does not say how long."""
-        self._url = checked(url)
-        self._whose = whose
-        self._signer = Signer(secrets)
+        """`timeout_ms` bounds a whole call, `connect_ms` the time until there is a connection."""
+        self.whose = whose
         self._timeout_ms = timeout_ms
-        self._retry_ms = retry_ms
-        self._clock = clock or SystemClock()
-        self._client = client({"content-type": CONTENT_TYPE, "accept": "application/json, text/plain"})
+        self._connect_s = None if connect_ms is None else connect_ms / 1000
+        self._client = _client(headers or {})
 
-    async def post(self, id: str, event: msgspec.Struct, headers: Mapping[str, str] | None = None) -> Response:
-        """Sends the event and reads the answer, whatever its status. Cancelling closes the connection."""
-        body = msgspec.json.encode(event)
-        signed = self._signer.headers(id, body, self._clock.now())
+    async def call(self, call: ApiCall) -> ApiResponse:
+        """What came back, whatever its status. Cancelling closes the connection.
+
+        Raises CallFailed if nothing whole came back in time; it says whether the call was handed over.
+        """
+        steps: list[str] = []
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                return await self._exchange(body, {**signed, **(headers or {})})
+                return await self._answer(call, steps)
         except TimeoutError:
-            raise CallFailed(f"{self._whose} gave no whole answer within {self._timeout_ms} ms.") from None
+            reason = f"within {self._timeout_ms} ms"
+            raise CallFailed(
+                f"{self.whose} gave no whole answer {reason}.", reason=reason, is_handed_over=HANDED_OVER in steps
+            ) from None
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+            name = type(error).__name__
+            raise CallFailed(
+                f"{self.whose} could not be reached or broke off: {name}: {error}",
+                reason=f"({name})",
+                is_handed_over=HANDED_OVER in steps,
+            ) from None
 
-    def error_in(self, response: Response, passing: Container[int] = ()) -> Exception:
-        """What a status other than 2xx means. Those in `passing` are failures, although a 4xx is usually final."""
-        status, excerpt = response.status, response.excerpt
-        said = f"{self._whose} answered {status}" + (f": {excerpt}" if excerpt else ".")
-        if status in (429, 503):
-            wait_ms = retry_after_ms(response.headers.get("retry-after"), self._clock.now(), self._retry_ms)
-            return RetryLater(wait_ms / 1000, said)
-        if 300 <= status < 400:
-            return GiveUp(f"{self._whose} answered {status}; redirects are refused, configure the final URL.")
-        if 400 <= status < 500 and status not in passing:
-            return GiveUp(said)
-        return CallFailed(said)
+    async def _answer(self, call: ApiCall, steps: list[str]) -> ApiResponse:
+        async def note(step: str, facts: object) -> None:
+            steps.append(step)
 
-    async def aclose(self) -> None:
-        await self._client.aclose()
-
-    async def _exchange(self, body: bytes, headers: dict[str, str]) -> Response:
-        request = self._client.build_request("POST", self._url, content=body, headers=headers)
-        async with answer_to(request, self._client) as answer:
+        request = self._client.build_request(
+            call.method,
+            call.url,
+            content=call.body,
+            headers=dict(call.headers),
+            timeout=httpx2.Timeout(None, connect=self._connect_s),
+            extensions={"trace": note},
+        )
+        mark = _is_ours.set(True)
+        try:
+            answer = await self._client.send(request, stream=True)
+        finally:
+            _is_ours.reset(mark)
+        try:
             received = bytearray()
             async for chunk in answer.aiter_raw():
                 received += chunk
                 if len(received) > LARGEST_BODY:
-                    return Response(answer.status_code, answer.headers, bytes(received[:LARGEST_BODY]), is_cut=True)
-            return Response(answer.status_code, answer.headers, bytes(received))
+                    break
+        finally:
+            await answer.aclose()
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        is_cut = len(received) > LARGEST_BODY
+        return ApiResponse(answer.status_code, headers, bytes(received[:LARGEST_BODY]), is_cut)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
-@asynccontextmanager
-async def answer_to(request: httpx2.Request, by: httpx2.AsyncClient) -> AsyncIterator[httpx2.Response]:
-    """The answer as it comes in. Its address is kept out of the client's own log, since it may hold a token."""
-    mark = _is_ours.set(True)
-    try:
-        answer = await by.send(request, stream=True)
-    finally:
-        _is_ours.reset(mark)
-    try:
-        yield answer
-    finally:
-        await answer.aclose()
-
-
-_is_ours = ContextVar("turntake_is_ours", default=False)
-
-
-def _is_loggable(record: logging.LogRecord) -> bool:
-    return not _is_ours.get()
-
-
-def checked(url: str) -> str:
+def checked_url(url: str) -> str:
     """The URL, if requests may go there. The message never repeats it, since it may hold a password."""
     try:
         parsed = httpx2.URL(url)
@@ -131,28 +119,24 @@ def checked(url: str) -> str:
     return url
 
 
-def retry_after_ms(header: str | None, now: int, default_ms: int) -> int:
-    """How long a `Retry-After` asks to wait, in seconds or until a date; never so short that retries become a storm."""
-    if header is None:
-        return default_ms
-    if header.strip().isdecimal():
-        return max(int(header) * 1000, SHORTEST_WAIT_MS)
-    try:
-        until = parsedate_to_datetime(header)
-    except ValueError:
-        return default_ms
-    return max(round(until.timestamp() * 1000) - now, SHORTEST_WAIT_MS)
+# The client logs every URL that it calls. Ours may hold a token (Telegram's do), so they are kept out of its log.
+_is_ours = ContextVar("turntake_is_ours", default=False)
 
 
-def client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
-    """A client whose connections are kept, for requests that bring their own time limits."""
+def _is_loggable(record: logging.LogRecord) -> bool:
+    return not _is_ours.get()
+
+
+def _client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
     logging.getLogger("httpx2").addFilter(_is_loggable)
     # Compression is not offered: a small body may unpack to a huge one. No cookies: they would tie turns together.
     return httpx2.AsyncClient(
         headers={"user-agent": f"turntake/{version('turntake')}", "accept-encoding": "identity", **headers},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=KEEPALIVE_S),
+        limits=httpx2.Limits(
+            max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEPALIVE_S
+        ),
         follow_redirects=False,
         trust_env=False,
     )

@@ -15,9 +15,10 @@ class Outbound(ABC):
         """Whether a reply to this conversation goes anywhere. If not, it is kept with its turn, and that is all."""
 
     @abstractmethod
-    async def send(self, to: Recipient, index: int, text: str) -> None:
-        """Sends one reply. The turn's id and `index` together are the same on every try, so receivers can tell.
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        """Sends one reply, and returns the platform's id of it, or "" if it has none.
 
+        The turn's id and `index` together are the same on every try, so receivers can tell a repetition.
         Raises GiveUp if it never can be sent, FateUnknown if it may have been, else whatever says that it was not.
         """
 
@@ -40,10 +41,10 @@ class Outbound(ABC):
 
 
 class NoOutbound(Outbound):
-    """Replies stay with their turn: readable through the API and the event stream."""
+    """Sends nothing: replies stay with their turn, readable through the API and the event stream."""
 
     def can_send(self, key: ConversationKey) -> bool:
         return False
 
-    async def send(self, to: Recipient, index: int, text: str) -> None:
-        return None
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        return ""

@@ -4,27 +4,25 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
-import httpx2
 from msgspec.structs import replace
 
 from turntake.clock import Clock, SystemClock
-from turntake.deliver.http_call import LARGEST_BODY, answer_to, client
+from turntake.deliver.http_call import HttpCaller
+from turntake.deliver.options import ReplyOptions
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.split import split
-from turntake.errors import FateUnknown, SendFailed
+from turntake.errors import CallFailed, FateUnknown, SendFailed
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
 
-AT_ONCE_MS = 300
-LAST_WORDS_S = 1.0
-HANDED_OVER = "http11.send_request_body.started"
-
-Quotes = Literal["never", "groups", "always"]
-"""When the first part of an answer quotes the message that it answers."""
+# An answer that is ready this soon needs no typing indicator, which might even arrive after it.
+TYPING_DELAY_MS = 300
+# How long closing waits for indicators that are being taken back: a courtesy, not worth a slow stop.
+CLOSE_GRACE_MS = 1_000
 
 ReplyApis = Mapping[tuple[str, str], ReplyApi]
 """By the channel's name and the account's, which is "" for the only or first one."""
@@ -35,141 +33,113 @@ class Replies(Outbound):
 
     def __init__(
         self,
-        senders: ReplyApis,
+        apis: ReplyApis,
         elsewhere: Outbound | None = None,
+        options: ReplyOptions = ReplyOptions(),  # noqa: B008 - a frozen value
         *,
-        timeout_ms: int = 8_000,
-        shows_typing: bool = True,
-        sends_unknown_again: bool = True,
-        quotes: Quotes = "groups",
         clock: Clock | None = None,
     ) -> None:
-        self._senders = senders
+        self._apis = apis
         self._elsewhere = elsewhere or NoOutbound()
-        self._timeout_ms = timeout_ms
-        self._shows_typing = shows_typing
-        self._sends_unknown_again = sends_unknown_again
-        self._quotes = quotes
+        self._options = options
         self._clock = clock or SystemClock()
-        self._client = client({"accept": "application/json"})
-        self._courtesies: set[asyncio.Task[object]] = set()
+        # Half the time at most goes into connecting, so that a platform that is slow to accept still gets to answer.
+        self._caller = HttpCaller(
+            "The platform", options.timeout_ms, options.timeout_ms // 2, headers={"accept": "application/json"}
+        )
+        self._typing_tasks: set[asyncio.Task[object]] = set()
 
     def can_send(self, key: ConversationKey) -> bool:
-        return self._sender(key) is not None or self._elsewhere.can_send(key)
+        return self._api(key) is not None or self._elsewhere.can_send(key)
 
     def parts(self, key: ConversationKey, text: str) -> tuple[str, ...]:
-        sender = self._sender(key)
-        if sender is None:
+        api = self._api(key)
+        if api is None:
             return self._elsewhere.parts(key, text)
-        return tuple(part for part in split(text, sender.longest, sender.unit) if part.strip())
+        return tuple(part for part in split(text, api.longest, api.unit) if part.strip())
 
-    async def send(self, to: Recipient, index: int, text: str) -> None:
-        sender = self._sender(to.key)
-        if sender is None:
-            await self._elsewhere.send(to, index, text)
-        else:
-            quoting = to if index else replace(to, reply_to=self._quoted(to))
-            sender.check(await self._made(sender.reply_call(quoting, text, f"{to.turn_id}-{index}")))
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        api = self._api(to.key)
+        if api is None:
+            return await self._elsewhere.send(to, index, text)
+        quoting = to if index else replace(to, reply_to=self._quoted(to))
+        call = api.reply_call(quoting, text, f"{to.turn_id}-{index}")
+        try:
+            response = await self._caller.call(call)
+        # The words are ours and the cause is dropped, since a platform's URL may hold a token.
+        except CallFailed as error:
+            if not error.is_handed_over:
+                raise SendFailed(f"The platform could not be reached {error.reason}.") from None
+            raise FateUnknown(
+                f"The platform gave no answer {error.reason}; the reply may have arrived or not."
+            ) from None
+        return api.check(response)
 
     def composing(self, to: Recipient) -> AbstractAsyncContextManager[None]:
-        sender = self._sender(to.key)
-        if sender is None or not self._shows_typing or not sender.typing_ms:
+        api = self._api(to.key)
+        if api is None or not self._options.typing or not api.typing_ms:
             return nullcontext()
-        return self._composing(sender, to)
+        return self._composing(api, to)
 
     @property
     def sends_unknown_again(self) -> bool:
-        return self._sends_unknown_again
+        return self._options.on_unknown == "resend"
 
     async def aclose(self) -> None:
-        await self._finished(self._courtesies)
-        await self._client.aclose()
+        """Waits a moment for typing indicators that are being taken back, then closes the connections."""
+        if self._typing_tasks:
+            await asyncio.wait(self._typing_tasks, timeout=CLOSE_GRACE_MS / 1000)
+        left = tuple(self._typing_tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self._caller.aclose()
         await self._elsewhere.aclose()
 
     def _quoted(self, to: Recipient) -> str:
-        """In a group an answer says whom it answers; between two people that is clear."""
-        is_wanted = self._quotes == "always" or (self._quotes == "groups" and "@" in to.key.topic)
+        """The id of the message to quote, if any. Between two people it is clear what an answer is about; in a group
+        it is not."""
+        quote = self._options.quote
+        is_wanted = quote == "always" or (quote == "groups" and "@" in to.key.topic)
         return to.last.id if is_wanted and to.last else ""
 
-    def _sender(self, key: ConversationKey) -> ReplyApi | None:
+    def _api(self, key: ConversationKey) -> ReplyApi | None:
         name, slash, _ = key.account.partition("/")
-        return self._senders.get((key.channel, name if slash else ""))
+        return self._apis.get((key.channel, name if slash else ""))
 
     @asynccontextmanager
-    async def _composing(self, sender: ReplyApi, to: Recipient) -> AsyncIterator[None]:
-        shown = asyncio.Event()
-        typing = self._courtesy(self._type(sender, to, shown))
+    async def _composing(self, api: ReplyApi, to: Recipient) -> AsyncIterator[None]:
+        is_shown = asyncio.Event()
+
+        async def show() -> None:
+            await self._clock.sleep(TYPING_DELAY_MS)
+            is_shown.set()
+            while await self._try_typing(api.typing_call, to):
+                await self._clock.sleep(api.typing_ms)
+
+        showing = self._start_typing_task(show())
         try:
             yield
         finally:
-            typing.cancel()
-            if shown.is_set():
-                self._courtesy(self._try(sender.typing_stopped_call, to))
+            showing.cancel()
+            if is_shown.is_set():
+                self._start_typing_task(self._try_typing(api.typing_stopped_call, to))
 
-    async def _type(self, sender: ReplyApi, to: Recipient, shown: asyncio.Event) -> None:
-        """Not for an answer that is there at once: on its way, the sign might come in after it."""
-        await self._clock.sleep(AT_ONCE_MS)
-        shown.set()
-        while await self._try(sender.typing_call, to):
-            await self._clock.sleep(sender.typing_ms)
+    def _start_typing_task(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
+        task: asyncio.Task[object] = asyncio.create_task(work)
+        self._typing_tasks.add(task)
+        task.add_done_callback(self._typing_tasks.discard)
+        return task
 
-    async def _try(self, courtesy: Callable[[Recipient], ApiCall | None], to: Recipient) -> bool:
-        """Whether there is such a call. One that fails is no reason to fail the answer."""
+    async def _try_typing(self, call_for: Callable[[Recipient], ApiCall | None], to: Recipient) -> bool:
+        """Whether the platform has such a call. One that fails is only noted: the answer matters, not its indicator."""
         facts: dict[str, Any] = {"action": "type", "channel": to.key.channel}
         try:
-            call = courtesy(to)
-            status = 200 if call is None else (await self._made(call)).status
+            call = call_for(to)
+            response = ApiResponse(200) if call is None else await self._caller.call(call)
         except Exception as error:
             log.debug("The typing indicator failed", extra=facts | {"error": type(error).__name__})
             return True
-        if not 200 <= status < 300:
-            log.debug("The typing indicator was refused", extra=facts | {"status": status})
+        if not 200 <= response.status < 300:
+            log.debug("The typing indicator was refused", extra=facts | {"status": response.status})
         return call is not None
-
-    def _courtesy(self, doing: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        task: asyncio.Task[object] = asyncio.create_task(doing)
-        self._courtesies.add(task)
-        task.add_done_callback(self._courtesies.discard)
-        return task
-
-    async def _finished(self, tasks: set[asyncio.Task[object]]) -> None:
-        """An indicator that is being taken back may be; nobody waits long for that."""
-        if tasks:
-            await asyncio.wait(tasks, timeout=LAST_WORDS_S)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _made(self, call: ApiCall) -> ApiResponse:
-        """What the platform answered. The words of errors are ours, since a URL may hold a token."""
-        steps: list[str] = []
-        try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
-                return await self._exchange(call, steps)
-        except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as error:
-            why = f"within {self._timeout_ms} ms" if isinstance(error, TimeoutError) else f"({type(error).__name__})"
-            if HANDED_OVER not in steps:
-                raise SendFailed(f"The platform could not be reached {why}.") from None
-            raise FateUnknown(f"The platform gave no answer {why}; the reply may have arrived or not.") from None
-
-    async def _exchange(self, call: ApiCall, steps: list[str]) -> ApiResponse:
-        """`steps` tell, in the end, how far it came."""
-
-        async def note(step: str, facts: object) -> None:
-            steps.append(step)
-
-        request = self._client.build_request(
-            call.method,
-            call.url,
-            content=call.body,
-            headers=dict(call.headers),
-            timeout=httpx2.Timeout(None, connect=self._timeout_ms / 2_000),
-            extensions={"trace": note},
-        )
-        async with answer_to(request, self._client) as answer:
-            received = bytearray()
-            async for chunk in answer.aiter_raw():
-                received += chunk
-                if len(received) > LARGEST_BODY:
-                    break
-            return ApiResponse(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(received))

@@ -1,6 +1,8 @@
 """The port: where a turn goes."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -8,7 +10,7 @@ from turntake.deliver.turn import Turn
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the agent said, in order; nothing is an answer too."""
+    """The agent's replies, in order. To say nothing is an answer too."""
 
     replies: tuple[str, ...] = ()
 
@@ -33,3 +35,11 @@ class Sink(ABC):
     async def aclose(self) -> None:
         """Releases connections, if there are any."""
         return None
+
+
+SinkOpener = Callable[[str, Mapping[str, Any]], Sink]
+"""What an entry point in `turntake.sinks` names: it makes the sink for an agent's URL, by the scheme of that URL.
+
+The second argument holds what the operator set for agents that are called: `secrets`, `timeout_ms` and
+`complete_within_ms`. Anything of the sink's own goes into the URL. Raises ConfigurationError.
+"""

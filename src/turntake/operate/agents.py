@@ -1,20 +1,20 @@
-"""Who answers, from the words on a command line: `echo`, a URL, or `module:attribute`."""
+"""The agent that a command line or a setting names: `echo`, a URL, or `module:attribute`."""
 
 import difflib
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from turntake.clock import Clock
+from turntake import plugins
 from turntake.deliver.echo import echo
 from turntake.deliver.handler import HandlerSink
-from turntake.deliver.sink import Sink
+from turntake.deliver.sink import Sink, SinkOpener
 from turntake.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -29,20 +29,27 @@ class Agent:
     turns: "TurnTake | None" = None
 
 
-def agent_from(
-    spec: str, *, secrets: str = "", timeout_ms: int = 120_000, pending_ms: int = 600_000, clock: Clock | None = None
-) -> Agent:
-    """The agent behind `spec`. The options are for URLs. Whoever calls this closes the sink of a URL.
+def agent_from(spec: str, options: Mapping[str, Any] | None = None) -> Agent:
+    """The agent behind `spec`. Whoever calls this closes the sink of a URL.
 
-    Raises ConfigurationError, which says what to correct.
+    A URL is opened by the plug-in for its scheme, which gets the URL and the options. Raises ConfigurationError, which
+    says what to correct.
     """
     if spec == "echo":
         return Agent(HandlerSink(echo))
-    if "://" in spec:
-        from turntake.deliver.http_agent import HttpSink
-
-        return Agent(HttpSink(spec, secrets=secrets, timeout_ms=timeout_ms, pending_ms=pending_ms, clock=clock))
+    scheme, is_url, _ = spec.partition("://")
+    if is_url:
+        return Agent(_sink_opener(scheme.lower())(spec, options or {}))
     return _as_agent(load_object(spec), spec)
+
+
+def _sink_opener(scheme: str) -> SinkOpener:
+    known = plugins.names("sinks")
+    if scheme not in known:
+        schemes = ", ".join(f"{name}://" for name in known)
+        raise ConfigurationError(f"No agent can be reached by {scheme}://; this installation can call: {schemes}.")
+    opener: SinkOpener = plugins.load("sinks", scheme)
+    return opener
 
 
 def load_object(spec: str) -> Any:
@@ -50,7 +57,7 @@ def load_object(spec: str) -> Any:
     module_name, colon, path = spec.partition(":")
     if not (module_name and colon and path):
         raise ConfigurationError(
-            f"{spec!r} names no agent: write `echo`, a URL, or module:attribute, for example my_app:answer."
+            f"{spec!r} does not name an agent: write `echo`, a URL, or module:attribute, for example my_app:answer."
         )
     found: Any = _module(module_name)
     for name in path.split("."):

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from turntake.deliver.options import ReplyOptions
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.operate.account_options import Account, senders_of
 from turntake.operate.account_options import accounts as accounts_in
@@ -50,9 +51,11 @@ def assemble(settings: Settings) -> Parts:
 def agent_of(settings: Settings) -> Agent:
     return agent_from(
         settings("agent"),
-        secrets=settings("agent_secret"),
-        timeout_ms=settings("http_agent.timeout_ms"),
-        pending_ms=settings("http_agent.complete_within_ms"),
+        {
+            "secrets": settings("agent_secret"),
+            "timeout_ms": settings("http_agent.timeout_ms"),
+            "complete_within_ms": settings("http_agent.complete_within_ms"),
+        },
     )
 
 
@@ -67,14 +70,13 @@ def outbound_of(settings: Settings, accounts: list[Account]) -> Outbound:
     callback = Callback(url, secrets=settings("generic.secret"))
     if not senders:
         return callback
-    return Replies(
-        senders,
-        callback,
+    options = ReplyOptions(
+        on_unknown=settings("replies.on_unknown"),
         timeout_ms=settings("replies.timeout_ms"),
-        shows_typing=settings("replies.typing"),
-        sends_unknown_again=settings("replies.on_unknown") == "resend",
-        quotes=settings("replies.quote"),
+        quote=settings("replies.quote"),
+        typing=settings("replies.typing"),
     )
+    return Replies(senders, callback, options)
 
 
 def _named(agent: Agent, turns: TurnTake, settings: Settings, outbound: Outbound, accounts: list[Account]) -> Parts:

@@ -25,11 +25,12 @@ class ApiCall(msgspec.Struct, frozen=True):
 
 
 class ApiResponse(msgspec.Struct, frozen=True):
-    """What came back; header names are lower case."""
+    """What came back; header names are lower case. `is_cut` if the body was longer than we read."""
 
     status: int
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    is_cut: bool = False
 
 
 class Recipient(msgspec.Struct, frozen=True):

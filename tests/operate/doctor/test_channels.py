@@ -218,11 +218,11 @@ async def test_several_variables_are_missing() -> None:
 
 
 async def test_a_platform_that_does_not_answer(platform: Every, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_channels, "ASK_S", 0.05)
+    monkeypatch.setattr(examine_channels, "ASK_MS", 300)
     with silence() as nothing:
         platform.next.append(nothing)
         (finding,) = await asked(TELEGRAM, platform)
-    assert (finding.level, finding.text) == ("warn", "the platform did not answer within 0 s")
+    assert (finding.level, finding.text) == ("warn", "the platform did not answer within 300 ms")
 
 
 @pytest.mark.parametrize("base", ["http://127.0.0.1:1", "https://[broken", "http://127.0.0.1:99999"])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from harness.platforms.server import Said
 from harness.platforms.telegram import TOKEN, TelegramApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
+from turntake.deliver.options import ReplyOptions
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
 from turntake.platforms.replies import ApiResponse, Recipient
@@ -32,7 +33,9 @@ def recipient(chat: str = "4711", topic: str = "") -> Recipient:
 
 
 def replies(api: TelegramApi, **options: str) -> Replies:
-    return Replies({("telegram", ""): TelegramReplies({**api.options, **options})}, timeout_ms=5_000)
+    return Replies(
+        {("telegram", ""): TelegramReplies({**api.options, **options})}, options=ReplyOptions(timeout_ms=5_000)
+    )
 
 
 async def send(api: TelegramApi, to: Recipient, text: str = "hello", **options: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from harness.platforms.server import Said
 from harness.platforms.twilio import ACCOUNT, TYPING, TwilioApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
+from turntake.deliver.options import ReplyOptions
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
 from turntake.platforms.replies import ApiResponse, Recipient
@@ -29,7 +30,7 @@ def recipient(person: str = PERSON, ours: str = OURS, heard: Message = HEARD) ->
 
 
 def replies(api: TwilioApi, **options: str) -> Replies:
-    return Replies({("twilio", ""): TwilioReplies({**api.options, **options})}, timeout_ms=5_000)
+    return Replies({("twilio", ""): TwilioReplies({**api.options, **options})}, options=ReplyOptions(timeout_ms=5_000))
 
 
 async def send(api: TwilioApi, to: Recipient, text: str = "hello", **options: str) -> None:

@@ -8,13 +8,14 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from turntake.errors import CallFailed
 from turntake.finding import Finding
 from turntake.operate.account_options import Account, accounts, webhook_url
 from turntake.operate.options.settings import BY_KEY, Settings, option_settings
 from turntake.platforms.discord.replies import AGENT as DISCORD_AGENT
 from turntake.platforms.replies import ApiCall, ApiResponse
 
-ASK_S = 5.0
+ASK_MS = 5_000
 EXCERPT = 200
 TELEGRAM_PORTS = frozenset({443, 80, 88, 8443})
 PUBLIC_URL = BY_KEY["public_url"].env
@@ -146,16 +147,13 @@ def _bearer(token: str) -> dict[str, str]:
 
 async def _answered(call: ApiCall) -> ApiResponse | str:
     """What came back, or in our own words why nothing did: a URL may hold a token."""
-    import httpx2
-
-    from turntake.deliver.http_call import client
+    from turntake.deliver.http_call import HttpCaller
 
     try:
-        async with asyncio.timeout(ASK_S), client({"accept": "application/json"}) as http:
-            answer = await http.request(call.method, call.url, content=call.body, headers=dict(call.headers))
-            return ApiResponse(answer.status_code, {}, answer.content)
-    except (TimeoutError, httpx2.TimeoutException):
-        return f"did not answer within {ASK_S:.0f} s"
+        async with HttpCaller("The platform", ASK_MS, headers={"accept": "application/json"}) as caller:
+            return await caller.call(call)
+    except CallFailed as error:
+        return f"{'did not answer' if error.is_handed_over else 'could not be asked'} {error.reason}"
     # An address that somebody typed can fail in too many ways to name, and none may end the examination.
     except Exception as error:
         return f"could not be asked ({type(error).__name__})"
