@@ -7,9 +7,9 @@ import msgspec
 
 from turntake.deliver.turn import Turn
 from turntake.instants import rfc3339
+from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Attachment
-from turntake.wire import decision_view, message_view
+from turntake.rules.message import Attachment, Message
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SCHEMA_ID = "urn:turntake:messages.batch.ready:1"
@@ -129,6 +129,32 @@ def reply_ready(key: ConversationKey, turn_id: str, index: int, text: str) -> Re
     return ReplyReady(id=f"{turn_id}.{index}", source=_source(key), subject=str(key), data=data)
 
 
+def event_message(message: Message, platform: str) -> EventMessage:
+    """A message as events and the API show it."""
+    return EventMessage(
+        id=message.id,
+        seq=message.seq,
+        sender=message.sender,
+        text=message.text,
+        timestamp=rfc3339(sent_at(message)),
+        received_at=rfc3339(message.received_at),
+        attachments=message.attachments,
+        reply_to=message.reply_to,
+        platform=platform,
+        metadata=message.metadata,
+    )
+
+
+def event_decision(decision: Decision) -> EventDecision:
+    """A decision as events and the API show it."""
+    return EventDecision(rfc3339(decision.at), rfc3339(decision.due_at), decision.reason)
+
+
+def sent_at(message: Message) -> int:
+    """The platform's time, or that of the message's arrival where the platform gave none."""
+    return message.received_at if message.sent_at is None else message.sent_at
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of `messages.batch.ready`, as published in docs/reference/event.schema.json."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID}
@@ -137,7 +163,7 @@ def schema() -> dict[str, Any]:
 
 def _batch(turn: Turn) -> Batch:
     key, platform = turn.conversation, turn.conversation.channel
-    sent = [message.received_at if message.sent_at is None else message.sent_at for message in turn.messages]
+    sent = [sent_at(message) for message in turn.messages]
     return Batch(
         turn_id=turn.id,
         conversation_id=key.conversation,
@@ -151,12 +177,12 @@ def _batch(turn: Turn) -> Batch:
         reason=turn.reason,
         message_count=len(turn.messages),
         text=turn.text,
-        messages=msgspec.convert([message_view(m, platform) for m in turn.messages], tuple[EventMessage, ...]),
+        messages=tuple(event_message(message, platform) for message in turn.messages),
         buffered_at=rfc3339(turn.claim.first_at),
         first_message_at=rfc3339(min(sent)),
         last_message_at=rfc3339(max(sent)),
         metadata=EventMetadata(platform),
-        decisions=msgspec.convert([decision_view(d) for d in turn.decisions], tuple[EventDecision, ...]),
+        decisions=tuple(event_decision(decision) for decision in turn.decisions),
     )
 
 

@@ -5,8 +5,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from turntake import wire
-from turntake.deliver.cloudevents import EventDecision, EventMessage, EventMetadata, Instant
+from turntake.deliver.cloudevents import (
+    EventDecision,
+    EventMessage,
+    EventMetadata,
+    Instant,
+    event_decision,
+    event_message,
+    sent_at,
+)
 from turntake.http.why import why
 from turntake.instants import rfc3339
 from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
@@ -149,7 +156,7 @@ def conversation_detail(snapshot: Snapshot, turns: Iterable[TurnRecord], now: in
 def turn_view(record: TurnRecord) -> TurnView:
     key, turn, closed = record.key, record.turn, record.closed
     arrived_at = min((message.received_at for message in record.messages), default=None)
-    sent = [message.received_at if message.sent_at is None else message.sent_at for message in record.messages]
+    sent = [sent_at(message) for message in record.messages]
     return TurnView(
         turn_id=record.id,
         conversation_id=key.conversation,
@@ -193,11 +200,11 @@ def letter_detail(letter: Letter) -> LetterDetail:
 
 
 def message_views(messages: Iterable[Message], key: ConversationKey) -> list[EventMessage]:
-    return [msgspec.convert(wire.message_view(message, key.channel), EventMessage) for message in messages]
+    return [event_message(message, key.channel) for message in messages]
 
 
 def decision_views(decisions: Iterable[Decision]) -> list[EventDecision]:
-    return [msgspec.convert(wire.decision_view(decision), EventDecision) for decision in decisions]
+    return [event_decision(decision) for decision in decisions]
 
 
 def _standing(key: ConversationKey, conversation: Conversation, now: int) -> dict[str, Any]:
