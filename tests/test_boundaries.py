@@ -95,8 +95,6 @@ def breaches(path: str, source: str) -> list[str]:
 
 # Breaches that are being mended; each part's owner removes its lines.
 PENDING = {
-    "turntake.http.server imports turntake.operate.doctor.report.family_of",
-    "turntake.http.server imports turntake.operate.doctor.report.reachable",
     "turntake.observe.observer imports turntake.claim.attempt.Attempt",
     "turntake.operate.bench.measure imports turntake.platforms.whatsapp.webhooks.WhatsApp",
     "turntake.operate.bench.raw imports turntake.buffer.sqlite.schema.connect",
@@ -107,7 +105,6 @@ PENDING = {
         f"turntake.platforms.generic.content imports turntake.accept.body.{name}"
         for name in ["ATTACHMENTS", "ID_BYTES", "ITEMS", "LATEST_AT", "Link", "Name", "Part", "Text", "check_metadata"]
     ),
-    "turntake.service imports turntake.http.app.Service",
 }
 
 

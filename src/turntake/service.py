@@ -30,7 +30,7 @@ from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.rules import PRESETS, Rules
 
 if TYPE_CHECKING:
-    from turntake.http.app import Service
+    from turntake.http.app import App
 
 log = logging.getLogger("turntake")
 
@@ -114,7 +114,7 @@ class TurnTake:
         if isinstance(self._outbound, NoOutbound):
             self._outbound = outbound
 
-    def asgi(self, **options: Any) -> "Service":
+    def asgi(self, **options: Any) -> "App":
         """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.http.app.create`."""
         from turntake.http.app import create
 

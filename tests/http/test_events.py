@@ -85,7 +85,7 @@ def test_a_quiet_stream_has_a_heartbeat() -> None:
 
 def test_watchers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """One too many is asked to come back; a place that is left is free again."""
-    monkeypatch.setattr(stream, "MOST_WATCHERS", 2)
+    monkeypatch.setattr(stream, "MAX_WATCHERS", 2)
     with talking(TurnTake("memory://", role="accept")) as client, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(watching(client))
@@ -95,7 +95,7 @@ def test_watchers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_watcher_who_left_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its place is free once its connection is gone."""
-    monkeypatch.setattr(stream, "MOST_WATCHERS", 1)
+    monkeypatch.setattr(stream, "MAX_WATCHERS", 1)
     with talking(TurnTake("memory://", role="accept")) as client:
         with watching(client):
             assert client.get("/v1/events").status_code == 503

@@ -17,20 +17,21 @@ from schemathesis.specs.openapi.checks import (
 from harness.http_client import Knocking
 from harness.servers import Later, serving
 from turntake import Rules, TurnTake
-from turntake.http.openapi import OPERATIONS, Operation
+from turntake.http.endpoint import Endpoint
+from turntake.http.routes import ENDPOINTS
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
 # The stream of events never ends, so nothing that waits for its end may ask for it.
-ASKED = [operation for operation in OPERATIONS if operation.path != "/v1/events"]
+ASKED = [endpoint for endpoint in ENDPOINTS if endpoint.is_described and endpoint.path != "/v1/events"]
 # Where there is no body and no query, nothing can be wrong.
 CASES = [
-    (operation, mode)
-    for operation in ASKED
+    (endpoint, mode)
+    for endpoint in ASKED
     for mode in GenerationMode
-    if mode is GenerationMode.POSITIVE or operation.body is not None or operation.query is not None
+    if mode is GenerationMode.POSITIVE or endpoint.body is not None or endpoint.query is not None
 ]
 EACH = 60
 
@@ -43,15 +44,15 @@ def described() -> Iterator[schemathesis.BaseSchema]:
 
 
 @pytest.mark.parametrize(
-    ("operation", "mode"), CASES, ids=[f"{operation.method} {operation.path} {mode.value}" for operation, mode in CASES]
+    ("endpoint", "mode"), CASES, ids=[f"{endpoint.method} {endpoint.path} {mode.value}" for endpoint, mode in CASES]
 )
 def test_every_answer_is_one_that_is_described(
-    described: schemathesis.BaseSchema, operation: Operation, mode: GenerationMode
+    described: schemathesis.BaseSchema, endpoint: Endpoint, mode: GenerationMode
 ) -> None:
     asked = 0
 
     @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(case=described[operation.path][operation.method].as_strategy(generation_mode=mode))
+    @given(case=described[endpoint.path][endpoint.method].as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         nonlocal asked
         asked += 1

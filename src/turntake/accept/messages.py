@@ -1,17 +1,57 @@
-"""`POST /v1/messages` and `/v1/activity`: plain ASGI, since every message passes here."""
+"""`POST /v1/messages`: plain ASGI without a framework's request object, since every message passes here."""
 
-from typing import Any
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from starlette.types import Receive, Scope, Send
 
-from turntake.accept.body import Instant, activity_in, arrivals_in
-from turntake.instants import rfc3339
-from turntake.rules.key import ConversationKey
-from turntake.service import Receipt, TurnTake
+from turntake.accept.body import (
+    ATTACHMENTS,
+    ITEMS,
+    LATEST_AT,
+    ConversationBody,
+    Id,
+    Instant,
+    Link,
+    Metadata,
+    Name,
+    Part,
+    Text,
+    check_bytes,
+    check_metadata,
+    checked,
+    decode,
+    read_body,
+    send_accepted,
+)
+from turntake.instants import rfc3339, to_ms
+from turntake.rules.message import Attachment, Message
+from turntake.service import Arrival, Receipt, TurnTake
 
-_encoder = msgspec.json.Encoder()
-_JSON = (b"content-type", b"application/json")
+
+class AttachmentBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A file, voice note, picture or place, by reference."""
+
+    kind: Annotated[str, Meta(min_length=1, max_length=64)]
+    url: Link | None = None
+    id: Name | None = None
+    mime_type: Part | None = None
+    name: Name | None = None
+    caption: Text | None = None
+    metadata: Metadata = {}
+
+
+class MessageBody(ConversationBody, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    """A message. `id` is the sender's: the same id again changes nothing, so sending again is safe."""
+
+    id: Id
+    sender: Part = ""
+    text: Text = ""
+    sent_at: Instant | None = None
+    attachments: Annotated[tuple[AttachmentBody, ...], Meta(max_length=ATTACHMENTS)] = ()
+    reply_to: Part | None = None
+    metadata: Metadata = msgspec.field(default_factory=dict)
 
 
 class ReceiptView(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,55 +64,72 @@ class ReceiptView(msgspec.Struct, frozen=True, rename="camel"):
     reason: str | None
 
 
-class DueView(msgspec.Struct, frozen=True, rename="camel"):
-    """When the conversation's messages are due, and why then; null if none wait."""
+MessageBodies = Annotated[list[MessageBody], Meta(min_length=1, max_length=ITEMS)]
 
-    due_at: Instant | None
-    reason: str | None
+_decoder = msgspec.json.Decoder(MessageBody | MessageBodies)
 
 
 class Messages:
-    """Answers once everything is stored. A list is stored as a whole or not at all."""
+    """Answers once everything is stored.
+
+    The messages that a list holds for one conversation are stored together or not at all. If the answer is an error,
+    those of other conversations may be stored already: sending the list again stores the rest and repeats nothing.
+    """
 
     def __init__(self, turns: TurnTake) -> None:
         self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = arrivals_in(await body_of(receive))
-        if isinstance(found, list):
-            await accepted(send, list(map(_view, await self._turns.accept(found))))
+        arrivals = arrivals_in(await read_body(receive))
+        if isinstance(arrivals, list):
+            await send_accepted(send, list(map(receipt_view, await self._turns.accept(arrivals))))
         else:
-            (receipt,) = await self._turns.accept([found])
-            await accepted(send, _view(receipt))
+            (receipt,) = await self._turns.accept([arrivals])
+            await send_accepted(send, receipt_view(receipt))
 
 
-class Activity:
-    """The person composes, or stopped: moves the deadline of what waits, and never makes a turn."""
-
-    def __init__(self, turns: TurnTake) -> None:
-        self._turns = turns
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key, order = activity_in(await body_of(receive))
-        conversation = await self._turns.touch(key, order)
-        due = conversation.buffer.due if conversation and conversation.buffer else None
-        await accepted(send, DueView(rfc3339(due.at), due.reason) if due else DueView(None, None))
+def arrivals_in(body: bytes) -> Arrival | list[Arrival]:
+    """The message, or the list of messages, that a body holds."""
+    payload = decode(_decoder, body)
+    if isinstance(payload, MessageBody):
+        return checked(arrival_of, payload)
+    return [checked(arrival_of, item, index) for index, item in enumerate(payload)]
 
 
-async def body_of(receive: Receive) -> bytes:
-    """The body, which the guard hands over in one piece."""
-    body: bytes = (await receive()).get("body", b"")
-    return body
+def arrival_of(item: MessageBody) -> Arrival:
+    """Raises ValueError for what a schema cannot say."""
+    for name, value in (("id", item.id), ("sender", item.sender), ("replyTo", item.reply_to or "")):
+        check_bytes(name, value)
+    if item.metadata:
+        check_metadata(item.metadata)
+    message = Message(
+        id=item.id,
+        text=item.text,
+        sender=item.sender,
+        sent_at=None if item.sent_at is None else _sent_at(item.sent_at),
+        attachments=tuple(map(_attachment, item.attachments)) if item.attachments else (),
+        reply_to=item.reply_to,
+        metadata=item.metadata,
+    )
+    return Arrival(item.key(), message, item.agent)
 
 
-async def accepted(send: Send, said: Any) -> None:
-    body = _encoder.encode(said)
-    headers = [_JSON, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 202, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def _view(receipt: Receipt) -> ReceiptView:
+def receipt_view(receipt: Receipt) -> ReceiptView:
     due_at = None if receipt.due_at is None else rfc3339(receipt.due_at)
-    key: ConversationKey = receipt.key
-    return ReceiptView(receipt.status, str(key), receipt.messages, due_at, receipt.reason)
+    return ReceiptView(receipt.status, str(receipt.key), receipt.messages, due_at, receipt.reason)
+
+
+def _sent_at(text: str) -> int:
+    try:
+        at = to_ms(text)
+    except ValueError:
+        raise ValueError("`sentAt` is not an instant; write it like 2026-11-15T09:30:00.250Z.") from None
+    if not 0 <= at <= LATEST_AT:
+        raise ValueError("`sentAt` lies before 1970 or after 9999; send the time the person sent the message.")
+    return at
+
+
+def _attachment(body: AttachmentBody) -> Attachment:
+    if body.metadata:
+        check_metadata(body.metadata)
+    return Attachment(body.kind, body.url, body.id, body.mime_type, body.name, body.caption, body.metadata)

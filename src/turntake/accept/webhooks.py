@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from turntake.accept.body import read_body
 from turntake.accept.intake import Intake
-from turntake.accept.messages import body_of
 from turntake.errors import Forged, Problem, Unreadable
 from turntake.platforms.channel import Channel, ChatEvent, Request, WebhookAnswer
 from turntake.service import TurnTake
@@ -38,7 +38,7 @@ class Webhooks:
         channel = self._channels.get((name, account))
         if channel is None:
             raise Problem(404, f"No channel is served here; those that are: {self._served()}.")
-        request = self._request(scope, await body_of(receive))
+        request = self._request(scope, await read_body(receive))
         events = self._believed(channel, request, name, account)
         await self._intake.take(name, account, events)
         await _answered(send, channel.answer(request))

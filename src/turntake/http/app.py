@@ -1,48 +1,51 @@
-"""The HTTP service as one ASGI app."""
+"""The HTTP service as one ASGI app, built from the table in `routes.py`.
 
-from collections.abc import AsyncIterator, Sequence
+How this works: each path of the table is a Starlette route with its own middleware, outermost first: the API key, the
+role, the limits on the body. Around all routes stand `Problems`, which turns errors into answers, and without API keys
+`LoopbackOnly`. `POST /v1/messages` has the same middleware, but is called without asking Starlette's router: its search
+through the routes would take as long as everything else that the app does for a message.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Route
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turntake.accept.activity import Activity
 from turntake.accept.intake import Groups, Intake
-from turntake.accept.messages import Activity, Messages
+from turntake.accept.messages import Messages
 from turntake.accept.webhooks import Channels, Webhooks
-from turntake.http.access import Door, LocalOnly, Reception
-from turntake.http.conversations import Conversations
+from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
+from turntake.http.endpoint import Endpoint
 from turntake.http.events import EventStream
-from turntake.http.health import Readiness, healthz
-from turntake.http.letters import DeadLetters
-from turntake.http.limits import MAX_BODY_BYTES, MAX_WEBHOOK_BYTES, RECEIVE_MS, Guard
-from turntake.http.openapi import openapi
-from turntake.http.pages import Welcome, asset
+from turntake.http.limits import MAX_BODY_BYTES, MAX_WEBHOOK_BYTES, RECEIVE_MS, BodyLimit
 from turntake.http.problem import Problems, not_served
-from turntake.http.turns import Turns
+from turntake.http.routes import ENDPOINTS, MESSAGES
 from turntake.service import TurnTake
 
-BUSIEST = "/v1/messages"
 
-
-class Service(Starlette):
-    """A Starlette app whose busiest path goes straight to its endpoint, past the general middleware and routes."""
+class App(Starlette):
+    """A Starlette app that calls its busiest endpoint directly, unless somebody added middleware to the app."""
 
     busiest: ASGIApp
-    walls = 0
+    own_middleware = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST" and self._goes_straight(scope):
+        if scope["type"] == "http" and scope["method"] == "POST" and self._is_busiest(scope):
             await self.busiest(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 
-    def _goes_straight(self, scope: Scope) -> bool:
-        """Not past middleware that somebody added to the app."""
-        return get_route_path(scope) == BUSIEST and len(self.user_middleware) == self.walls
+    def _is_busiest(self, scope: Scope) -> bool:
+        # Middleware that somebody else added must see every request, so it turns the direct way off.
+        return get_route_path(scope) == MESSAGES and len(self.user_middleware) == self.own_middleware
 
 
 def create(
@@ -55,81 +58,79 @@ def create(
     public_url: str = "",
     max_webhook_bytes: int = MAX_WEBHOOK_BYTES,
     groups: Groups = "person",
-) -> Service:
+) -> App:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
     Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
-    events = EventStream(turns)
-    door = Middleware(Door, turns, tuple(api_keys))
-    guard = Middleware(Guard, turns.clock, max_body_bytes, receive_ms)
-    walls, incoming = [door, guard], [door, Middleware(Reception, turns), guard]
     intake = Intake(turns, by_person=groups == "person")
     webhooks = Webhooks(turns, channels or {}, public_url, intake)
-    signed = [
-        Middleware(Door, turns),
-        Middleware(Reception, turns),
-        Middleware(Guard, turns.clock, max_webhook_bytes, receive_ms),
-    ]
-    outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LocalOnly)]
-    app = Service(
-        routes=[
-            *_incoming(turns, incoming),
-            *_called(webhooks, signed),
-            *_private(turns, events, walls),
-            *_public(turns, bool(api_keys)),
-        ],
+    events = EventStream(turns)
+    instances: dict[type, ASGIApp] = {
+        Messages: Messages(turns),
+        Activity: Activity(turns),
+        Webhooks: webhooks,
+        EventStream: events,
+    }
+
+    def middleware(endpoint: Endpoint) -> list[Middleware]:
+        if endpoint.access == "public":
+            return []
+        max_bytes = max_webhook_bytes if endpoint.access == "signature" else max_body_bytes
+        keys = [Middleware(RequireKey, api_keys)] if api_keys and endpoint.access == "key" else []
+        role = Middleware(RequireRole, turns, endpoint.roles)
+        return [*keys, role, Middleware(BodyLimit, turns.clock, max_bytes, receive_ms)]
+
+    outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LoopbackOnly)]
+    routes = {path: _route(rows, turns, instances, middleware(rows[0])) for path, rows in _by_path().items()}
+    app = App(
+        routes=list(routes.values()),
         middleware=outer,
         exception_handlers={HTTPException: not_served},
         lifespan=lambda app: _running(turns, events),
     )
-    app.walls = len(outer)
-    app.busiest = behind([*outer, *incoming], Messages(turns))
+    app.own_middleware = len(outer)
+    app.busiest = wrap(routes[MESSAGES].app, outer)
     app.router.redirect_slashes = False
     app.state.turns = turns
     app.state.events = events
     app.state.intake = intake
+    app.state.has_keys = bool(api_keys)
     return app
 
 
-def behind(walls: Sequence[Middleware], app: ASGIApp) -> ASGIApp:
-    """`app` with every wall around it, the first outermost."""
-    for middleware, arguments, options in reversed(walls):
-        app = middleware(app, *arguments, **options)
+def wrap(app: ASGIApp, middleware: Sequence[Middleware]) -> ASGIApp:
+    """`app` with the middleware around it, the first outermost."""
+    for cls, arguments, options in reversed(middleware):
+        app = cls(app, *arguments, **options)
     return app
 
 
-def _incoming(turns: TurnTake, walls: list[Middleware]) -> list[BaseRoute]:
-    return [
-        Route(BUSIEST, Messages(turns), methods=["POST"], middleware=walls),
-        Route("/v1/activity", Activity(turns), methods=["POST"], middleware=walls),
-    ]
+def _by_path() -> dict[str, list[Endpoint]]:
+    paths: dict[str, list[Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        paths.setdefault(endpoint.path, []).append(endpoint)
+    return paths
 
 
-def _called(webhooks: Webhooks, walls: list[Middleware]) -> list[BaseRoute]:
-    """What platforms call: no key opens these, only the platform's own signature."""
-    paths = ("/webhooks/{channel}", "/webhooks/{channel}/{account}")
-    return [Route(path, webhooks, methods=["GET", "POST"], middleware=walls) for path in paths]
+def _route(
+    endpoints: list[Endpoint], turns: TurnTake, instances: Mapping[type, ASGIApp], middleware: list[Middleware]
+) -> Route:
+    """One route for all methods at a path: Starlette then names all of them to whoever uses another."""
+    path, methods = endpoints[0].path, [endpoint.method for endpoint in endpoints]
+    handlers = {endpoint.method: endpoint.handler for endpoint in endpoints}
+    first = endpoints[0].handler
+    if isinstance(first, type):
+        return Route(path, instances[first], methods=methods, middleware=middleware)
 
+    async def answer(request: Request) -> Response:
+        handler = handlers["GET" if request.method == "HEAD" else request.method]
+        response: Response = await handler(turns, request)
+        return response
 
-def _private(turns: TurnTake, events: EventStream, walls: list[Middleware]) -> list[BaseRoute]:
-    endpoints = [*Conversations(turns).endpoints(), *Turns(turns).endpoints(), *DeadLetters(turns).endpoints()]
-    return [
-        Route("/v1/events", events, methods=["GET"], middleware=walls),
-        *(Route(e.path, e.answer, methods=e.methods, middleware=walls) for e in endpoints),
-    ]
-
-
-def _public(turns: TurnTake, needs_key: bool) -> list[BaseRoute]:
-    return [
-        Route("/healthz", healthz),
-        Route("/readyz", Readiness(turns).check),
-        Route("/openapi.json", openapi),
-        Route("/", Welcome(needs_key).page),
-        Route("/pages/{name}", asset),
-    ]
+    return Route(path, answer, methods=methods, middleware=middleware)
 
 
 @asynccontextmanager

@@ -1,4 +1,7 @@
-"""`/v1/conversations`: who waits, why, and orders to flush, hold or clear."""
+"""`/v1/conversations`: who waits, why, and orders to flush, hold or clear.
+
+Everything is read from the store, so that every process gives the same answer.
+"""
 
 from typing import Annotated, Literal
 
@@ -10,22 +13,22 @@ from starlette.responses import Response
 from turntake.buffer.store import Query
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
-from turntake.http.requests import Endpoint, answer, body, conversation_key, page, query
+from turntake.http.json import answer, body_of, conversation_key, page_of, query_of
 from turntake.http.views import ConversationView, conversation_detail, conversation_view
-from turntake.rules.conversation import Touch
+from turntake.rules.conversation import State, Touch
 from turntake.rules.key import ConversationKey
 from turntake.service import TurnTake
 
-LATEST_TURNS = 10
+LATEST_TURNS = 10  # fit on a screen; each of them has an endpoint that shows it whole
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
 Cursor = Annotated[str, Meta(max_length=256)]
 
 
 class ConversationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which conversations to list; those due first come first."""
+    """Which conversations to list; those that are due soonest come first."""
 
-    status: Literal["", "idle", "collecting", "answering", "replying"] = ""
+    status: Literal["", State] = ""
     tenant: str = ""
     channel: str = ""
     limit: Limit = 50
@@ -49,60 +52,51 @@ class NoBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing to say: an empty object, or no body at all."""
 
 
-_hold = msgspec.json.Decoder(HoldBody)
-_nothing = msgspec.json.Decoder(NoBody)
+async def list_page(turns: TurnTake, request: Request) -> Response:
+    asked = query_of(request, ConversationQuery)
+    wanted = Query(asked.status, asked.tenant, asked.channel, asked.limit, asked.cursor)
+    page = await page_of(turns.store.history.conversations(wanted))
+    now = turns.clock.now()
+    views = [conversation_view(key, conversation, now) for key, conversation in page.items]
+    return answer(ConversationPage(views, page.cursor or None))
 
 
-class Conversations:
-    """Reads come from the store, so that every process gives the same answer."""
+async def show(turns: TurnTake, request: Request) -> Response:
+    return await _detail(turns, _key(request))
 
-    def __init__(self, turns: TurnTake) -> None:
-        self._turns = turns
 
-    def endpoints(self) -> list[Endpoint]:
-        return [
-            Endpoint("/v1/conversations", self.list),
-            Endpoint("/v1/conversations/{key}", self.show),
-            Endpoint("/v1/conversations/{key}/flush", self.flush, ("POST",)),
-            Endpoint("/v1/conversations/{key}/hold", self.hold, ("POST",)),
-            Endpoint("/v1/conversations/{key}/clear", self.clear, ("POST",)),
-        ]
+async def flush(turns: TurnTake, request: Request) -> Response:
+    await body_of(request, NoBody)
+    return await _touch(turns, request, Touch("flush"))
 
-    async def list(self, request: Request) -> Response:
-        asked = query(request, ConversationQuery)
-        wanted = Query(asked.status, asked.tenant, asked.channel, asked.limit, asked.cursor)
-        found = await page(self._turns.store.history.conversations(wanted))
-        now = self._turns.clock.now()
-        views = [conversation_view(key, conversation, now) for key, conversation in found.items]
-        return answer(ConversationPage(views, found.cursor or None))
 
-    async def show(self, request: Request) -> Response:
-        return await self._view(conversation_key(request.path_params["key"]))
+async def hold(turns: TurnTake, request: Request) -> Response:
+    payload = await body_of(request, HoldBody)
+    return await _touch(turns, request, Touch("hold", payload.for_ms))
 
-    async def flush(self, request: Request) -> Response:
-        await body(request, _nothing)
-        return await self._order(request, Touch("flush"))
 
-    async def hold(self, request: Request) -> Response:
-        said = await body(request, _hold)
-        return await self._order(request, Touch("hold", said.for_ms))
+async def clear(turns: TurnTake, request: Request) -> Response:
+    await body_of(request, NoBody)
+    return await _touch(turns, request, Touch("clear"))
 
-    async def clear(self, request: Request) -> Response:
-        await body(request, _nothing)
-        return await self._order(request, Touch("clear"))
 
-    async def _order(self, request: Request, order: Touch) -> Response:
-        key = conversation_key(request.path_params["key"])
-        if await self._turns.touch(key, order) is None:
-            raise _unknown()
-        return await self._view(key)
+async def _touch(turns: TurnTake, request: Request, touch: Touch) -> Response:
+    key = _key(request)
+    if await turns.touch(key, touch) is None:
+        raise _unknown()
+    return await _detail(turns, key)
 
-    async def _view(self, key: ConversationKey) -> Response:
-        snapshot = await self._turns.store.find(key)
-        if snapshot is None:
-            raise _unknown()
-        turns = await self._turns.store.history.turns(key, LATEST_TURNS)
-        return answer(conversation_detail(snapshot, turns, self._turns.clock.now()))
+
+async def _detail(turns: TurnTake, key: ConversationKey) -> Response:
+    snapshot = await turns.store.find(key)
+    if snapshot is None:
+        raise _unknown()
+    latest = await turns.store.history.turns(key, LATEST_TURNS)
+    return answer(conversation_detail(snapshot, latest, turns.clock.now()))
+
+
+def _key(request: Request) -> ConversationKey:
+    return conversation_key(request.path_params["key"])
 
 
 def _unknown() -> Problem:

@@ -1,4 +1,10 @@
-"""`GET /v1/events`: what happens in this process, as server-sent events. No message text except replies."""
+"""`GET /v1/events`: what happens in this process, as server-sent events. No message text except replies.
+
+How this works: each watcher has a queue of its own, which the service fills and this stream writes out. Four tasks
+run side by side, and the first to end ends the stream: one writes events, one writes a sign of life while nothing
+happens, one waits for the watcher to leave, one for the server to stop. A queue that is full drops what comes next,
+so that a slow watcher misses events and slows nobody.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,23 +12,22 @@ from contextlib import asynccontextmanager
 from itertools import count
 
 import msgspec
-from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from turntake import wire
-from turntake.accept.body import misfit
 from turntake.errors import Problem
-from turntake.http.requests import conversation_key
+from turntake.http.json import conversation_key, query_of
 from turntake.instants import rfc3339
 from turntake.observe.stream import Event
 from turntake.service import TurnTake
 
-MOST_WATCHERS = 200
-HEARTBEAT_MS = 15_000
+MAX_WATCHERS = 200  # each holds a connection and a queue, and every event is put into every queue
+HEARTBEAT_MS = 15_000  # proxies close a connection that is quiet for 60 s, some for 30 s
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
+    (b"x-accel-buffering", b"no"),  # nginx would collect events before it passes them on
 ]
 
 
@@ -33,26 +38,27 @@ class EventQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EventStream:
-    """One stream a watcher. A watcher too slow to follow misses events; nobody waits for it."""
+    """One stream per watcher."""
 
     def __init__(self, turns: TurnTake) -> None:
         self._turns = turns
-        self._streams: set[asyncio.Event] = set()
+        self._ends: set[asyncio.Event] = set()
 
     def close(self) -> None:
         """Ends every stream. A server that shuts down calls this, for it waits until all answers are complete."""
-        for end in self._streams:
+        for end in self._ends:
             end.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        only = _wanted(scope)
-        async with self._place() as end, self._turns.events.watch() as queue:
+        asked = query_of(Request(scope), EventQuery)
+        only = str(conversation_key(asked.conversation)) if asked.conversation else ""
+        async with self._slot() as end, self._turns.events.watch() as queue:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await _write(send, b": watching\n\n")
             tasks = [
-                asyncio.create_task(_pour(queue, only, send)),
-                asyncio.create_task(self._beat(send)),
-                asyncio.create_task(_gone(receive)),
+                asyncio.create_task(_write_events(queue, only, send)),
+                asyncio.create_task(self._write_heartbeats(send)),
+                asyncio.create_task(_left(receive)),
                 asyncio.create_task(end.wait()),
             ]
             try:
@@ -63,22 +69,22 @@ class EventStream:
                 await asyncio.gather(*tasks, return_exceptions=True)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _beat(self, send: Send) -> None:
-        """Keeps proxies from closing a quiet stream."""
+    async def _write_heartbeats(self, send: Send) -> None:
         while True:
             await self._turns.clock.sleep(HEARTBEAT_MS)
             await _write(send, b": still here\n\n")
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[asyncio.Event]:
-        if len(self._streams) >= MOST_WATCHERS:
-            raise Problem(503, f"{MOST_WATCHERS} others watch already; try again later.", headers={"Retry-After": "5"})
+    async def _slot(self) -> AsyncIterator[asyncio.Event]:
+        """One of the few places for watchers; the event in it ends the stream."""
+        if len(self._ends) >= MAX_WATCHERS:
+            raise Problem(503, f"{MAX_WATCHERS} others watch already; try again later.", headers={"Retry-After": "5"})
         end = asyncio.Event()
-        self._streams.add(end)
+        self._ends.add(end)
         try:
             yield end
         finally:
-            self._streams.discard(end)
+            self._ends.discard(end)
 
 
 def frame(event: Event, number: int) -> bytes:
@@ -88,7 +94,8 @@ def frame(event: Event, number: int) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, event.kind.encode(), data)
 
 
-async def _pour(queue: "asyncio.Queue[Event]", only: str, send: Send) -> None:
+async def _write_events(queue: "asyncio.Queue[Event]", only: str, send: Send) -> None:
+    """Events of the conversation `only`, or of all if it is empty, numbered from 1."""
     for number in count(1):
         event = await queue.get()
         while only and str(event.key) != only:
@@ -96,18 +103,11 @@ async def _pour(queue: "asyncio.Queue[Event]", only: str, send: Send) -> None:
         await _write(send, frame(event, number))
 
 
-async def _gone(receive: Receive) -> None:
+async def _left(receive: Receive) -> None:
+    """Returns once the watcher left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def _write(send: Send, chunk: bytes) -> None:
     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-
-def _wanted(scope: Scope) -> str:
-    try:
-        asked = msgspec.convert(dict(QueryParams(scope["query_string"])), EventQuery)
-    except msgspec.ValidationError as error:
-        raise misfit(error) from None
-    return str(conversation_key(asked.conversation)) if asked.conversation else ""

@@ -1,4 +1,7 @@
-"""`/v1/dead-letters`: messages that nobody answered, until somebody retries or discards them."""
+"""`/v1/dead-letters`: messages that nobody answered, until somebody retries or discards them.
+
+A letter is named by its turn's id.
+"""
 
 import msgspec
 from starlette.requests import Request
@@ -6,7 +9,7 @@ from starlette.responses import Response
 
 from turntake.errors import Problem
 from turntake.http.conversations import Cursor, Limit
-from turntake.http.requests import Endpoint, answer, page, query
+from turntake.http.json import answer, page_of, query_of
 from turntake.http.views import LetterView, conversation_view, letter_detail, letter_view
 from turntake.rules.records import Letter
 from turntake.service import TurnTake
@@ -26,46 +29,35 @@ class LetterPage(msgspec.Struct, frozen=True, rename="camel"):
     cursor: str | None
 
 
-class DeadLetters:
-    """A letter is named by its turn's id."""
+async def list_page(turns: TurnTake, request: Request) -> Response:
+    asked = query_of(request, LetterQuery)
+    page = await page_of(turns.store.letters.list(asked.limit, asked.cursor))
+    return answer(LetterPage([letter_view(letter) for letter in page.items], page.cursor or None))
 
-    def __init__(self, turns: TurnTake) -> None:
-        self._turns = turns
 
-    def endpoints(self) -> list[Endpoint]:
-        return [
-            Endpoint("/v1/dead-letters", self.list),
-            Endpoint("/v1/dead-letters/{id}", self.one, ("GET", "DELETE")),
-            Endpoint("/v1/dead-letters/{id}/retry", self.retry, ("POST",)),
-        ]
+async def show(turns: TurnTake, request: Request) -> Response:
+    return answer(letter_detail(await _letter(turns, request)))
 
-    async def list(self, request: Request) -> Response:
-        asked = query(request, LetterQuery)
-        found = await page(self._turns.store.letters.list(asked.limit, asked.cursor))
-        return answer(LetterPage([letter_view(letter) for letter in found.items], found.cursor or None))
 
-    async def one(self, request: Request) -> Response:
-        if request.method == "DELETE":
-            return await self._discard(request)
-        return answer(letter_detail(await self._letter(request)))
+async def discard(turns: TurnTake, request: Request) -> Response:
+    if not await turns.store.letters.discard(request.path_params["id"]):
+        raise _unknown()
+    return Response(status_code=204)
 
-    async def retry(self, request: Request) -> Response:
-        letter = await self._letter(request)
-        conversation = await self._turns.retry_letter(letter.id)
-        if conversation is None:
-            raise _unknown()
-        return answer(conversation_view(letter.key, conversation, self._turns.clock.now()), 202)
 
-    async def _discard(self, request: Request) -> Response:
-        if not await self._turns.store.letters.discard(request.path_params["id"]):
-            raise _unknown()
-        return Response(status_code=204)
+async def retry(turns: TurnTake, request: Request) -> Response:
+    letter = await _letter(turns, request)
+    conversation = await turns.retry_letter(letter.id)
+    if conversation is None:
+        raise _unknown()
+    return answer(conversation_view(letter.key, conversation, turns.clock.now()), 202)
 
-    async def _letter(self, request: Request) -> Letter:
-        letter = await self._turns.store.letters.get(request.path_params["id"])
-        if letter is None:
-            raise _unknown()
-        return letter
+
+async def _letter(turns: TurnTake, request: Request) -> Letter:
+    letter = await turns.store.letters.get(request.path_params["id"])
+    if letter is None:
+        raise _unknown()
+    return letter
 
 
 def _unknown() -> Problem:

@@ -1,4 +1,14 @@
-"""Bounds what a request may send and how long it may take: the ASGI server does neither by itself."""
+"""Bounds how large the body of a request may be and how long it may take to arrive. The ASGI server does neither.
+
+How this works: `BodyLimit` stands in front of an endpoint, reads the whole body, and hands it on in one piece, so that
+no endpoint ever waits for a slow sender. A body that is too large is refused, but one that is not far too large is
+still read to its end: a sender that is cut off while it writes sees a broken connection instead of our answer.
+
+`asyncio.timeout` would set and cancel a timer for every request. `Deadlines` notes when each read began instead, and
+keeps one timer for all of them: it fires when the oldest read may be late, cancels those that are, and is set again
+for the next. Reads begin in the order in which they are noted and all have the same limit, so the first entry of the
+dict is always the oldest.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,20 +19,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turntake.clock import Clock
 from turntake.errors import Problem
 
-MAX_BODY_BYTES = 1_048_576
+MAX_BODY_BYTES = 1_048_576  # a hundred messages of ten kilobytes; files come by reference
 MAX_WEBHOOK_BYTES = 3 * 1_048_576  # what Meta says it may send
-RECEIVE_MS = 10_000
-DRAINED = 8
+RECEIVE_MS = 10_000  # a megabyte at the speed of a bad mobile connection
+DRAIN_FACTOR = 8  # reads this many times the limit to deliver a refusal; whoever sends more is cut off
 
 
-class Guard:
+class BodyLimit:
     """Reads the whole body before anything else sees the request; the app inside receives it in one piece."""
 
     def __init__(
         self, app: ASGIApp, clock: Clock, max_body_bytes: int = MAX_BODY_BYTES, receive_ms: int = RECEIVE_MS
     ) -> None:
         self._app = app
-        self._patience = Patience(clock, receive_ms)
+        self._deadlines = Deadlines(clock, receive_ms)
         self._max_bytes = max_body_bytes
         self._receive_ms = receive_ms
 
@@ -33,29 +43,28 @@ class Guard:
                 body = await self._body(size, receive)
                 if body is None:
                     return
-                receive = _again(body, receive)
+                receive = _replay(body, receive)
         await self._app(scope, receive, send)
 
     async def _body(self, size: int | None, receive: Receive) -> bytes | None:
         """The body, or None if the sender left before its end."""
-        if size is not None and size > DRAINED * self._max_bytes:
+        if size is not None and size > DRAIN_FACTOR * self._max_bytes:
             raise self._too_large()
-        task = self._patience.begin()
+        task = self._deadlines.begin()
         try:
             return await self._collect(receive)
         except asyncio.CancelledError:
-            if not self._patience.is_over(task):
+            if not self._deadlines.is_over(task):
                 raise
             detail = f"The body did not arrive within {self._receive_ms} ms; nothing was accepted, so send it again."
             raise Problem(408, detail, headers={"Connection": "close"}) from None
         finally:
-            self._patience.end(task)
+            self._deadlines.end(task)
 
     async def _collect(self, receive: Receive) -> bytes | None:
-        """A body that is a little too large is read to its end, so that its sender gets to read the answer."""
         chunks: list[bytes] = []
         size, more = 0, True
-        while more and size <= DRAINED * self._max_bytes:
+        while more and size <= DRAIN_FACTOR * self._max_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
@@ -73,45 +82,46 @@ class Guard:
         return Problem(413, detail, headers={"Connection": "close"})
 
 
-class Patience:
-    """Cancels tasks that take longer than `limit_ms`. One timer serves them all, so that a quick one costs nothing."""
+class Deadlines:
+    """Cancels tasks that take longer than `limit_ms`, with one timer for all of them."""
 
     def __init__(self, clock: Clock, limit_ms: int) -> None:
         self._clock = clock
         self._limit_ms = limit_ms
         self._since: dict[asyncio.Task[Any], int] = {}
         self._cancelled: set[asyncio.Task[Any]] = set()
-        self._watching: asyncio.AbstractEventLoop | None = None
+        self._timer_of: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> asyncio.Task[Any]:
+        """The current task has `limit_ms` from now on, until `end`."""
         task = asyncio.current_task()
         assert task is not None, "ASGI apps run in tasks"
         now = self._since[task] = self._clock.now()
-        if self._watching is not task.get_loop():
-            self._look_at(now + self._limit_ms)
+        # A loop that ended took its timer with it, as happens when tests use one app in several loops.
+        if self._timer_of is not task.get_loop():
+            self._set_timer(now + self._limit_ms)
         return task
 
     def end(self, task: asyncio.Task[Any]) -> None:
         self._since.pop(task, None)
 
     def is_over(self, task: asyncio.Task[Any]) -> bool:
-        """Whether it was cancelled here, and by nobody else."""
+        """Whether it was cancelled here, and not by its server too: such a cancellation must go on."""
         if task not in self._cancelled:
             return False
         self._cancelled.discard(task)
         return task.uncancel() == 0
 
-    def _look_at(self, at: int) -> None:
-        self._watching = asyncio.get_running_loop()
-        self._clock.call_at(at, self._look)
+    def _set_timer(self, at: int) -> None:
+        self._timer_of = asyncio.get_running_loop()
+        self._clock.call_at(at, self._cancel_late)
 
-    def _look(self) -> None:
-        """Cancels whoever began too long ago, then sleeps until the next one may be late."""
-        self._watching = None
+    def _cancel_late(self) -> None:
+        self._timer_of = None
         late_since = self._clock.now() - self._limit_ms
         for task, since in list(self._since.items()):
             if since > late_since:
-                self._look_at(since + self._limit_ms)
+                self._set_timer(since + self._limit_ms)
                 break
             del self._since[task]
             self._cancelled.add(task)
@@ -129,7 +139,8 @@ def announced_bytes(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
     return size
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body in one piece first, and then what comes after it: the sender's leaving."""
     pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Message:

@@ -8,9 +8,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.service import TurnTake
+
 PAGES = resources.files(__package__) / "static"
 MEDIA_TYPES = {"welcome.css": "text/css", "welcome.js": "text/javascript", "icon.svg": "image/svg+xml"}
-HERE = "http://127.0.0.1:8080/"
+EXAMPLE_URL = "http://127.0.0.1:8080/"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -24,24 +26,21 @@ HEADERS = {
 }
 
 
-class Welcome:
+async def welcome(turns: TurnTake, request: Request) -> Response:
     """The page names the address it was asked under, so that its curl line can be copied as it is."""
-
-    def __init__(self, needs_key: bool) -> None:
-        self._key = '-H "Authorization: Bearer YOUR_KEY" ' if needs_key else ""
-
-    async def page(self, request: Request) -> Response:
-        here = self._key + escape(str(request.url.replace(query="")), quote=False)
-        return Response(text("welcome.html").replace(HERE, here), headers=HEADERS, media_type="text/html")
+    key = '-H "Authorization: Bearer YOUR_KEY" ' if request.app.state.has_keys else ""
+    url = key + escape(str(request.url.replace(query="")), quote=False)
+    return Response(_text("welcome.html").replace(EXAMPLE_URL, url), headers=HEADERS, media_type="text/html")
 
 
-async def asset(request: Request) -> Response:
+async def asset(turns: TurnTake, request: Request) -> Response:
+    """A file that a page needs."""
     name = request.path_params["name"]
     if name not in MEDIA_TYPES:
         raise HTTPException(404)
-    return Response(text(name), headers=HEADERS, media_type=MEDIA_TYPES[name])
+    return Response(_text(name), headers=HEADERS, media_type=MEDIA_TYPES[name])
 
 
 @cache
-def text(name: str) -> str:
+def _text(name: str) -> str:
     return (PAGES / name).read_text("utf-8")

@@ -1,6 +1,13 @@
-"""uvicorn, set up for us: one process, our own socket, our own log lines, an exit code of 0 after a polite stop."""
+"""uvicorn, set up for us: one process, our own socket, our own log lines, an exit code of 0 after a polite stop.
+
+How a stop works: the first signal (or `stop`) begins the drain. `on_drain` is called, so that `/readyz` says 503 and no
+turn is claimed any more, but requests are still answered for `drain_ms`, since a load balancer has to notice first. A
+second signal ends the drain at once. Then `on_stop` is called, the moment to end answers that never end by themselves
+(the streams of events); no connection is taken any more, and requests under way have `graceful_ms` to finish.
+"""
 
 import asyncio
+import errno
 import gc
 import math
 import signal
@@ -14,39 +21,38 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from turntake.errors import ConfigurationError
-from turntake.operate.doctor.report import family_of, reachable
+from turntake.http.hosts import family_of, reachable
 
-BACKLOG = 2_048
-TICK_S = 1.0
+BACKLOG = 2_048  # connections that the kernel keeps while the loop is busy: a burst of some tenths of a second
+TICK_MS = 1_000  # the Date header of answers counts seconds
 GC_THRESHOLDS = (20_000, 20, 20)
-SWITCH_S = 0.001
+"""A busy second allocates far more than Python's 700 objects that wait for a collection, and hardly ever in cycles."""
+SWITCH_MS = 1
+"""How long a thread keeps the interpreter: a commit's thread, done with its disk, would wait 5 ms for it by default."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 Action = Callable[[], None]
 
 
 def nothing() -> None:
-    """Done when nobody cares."""
+    """The action of those who do not need to know."""
 
 
 class Server(uvicorn.Server):
-    """Made and run on one event loop. `on_ready` hears when requests are answered, `on_stop` that they soon are not.
+    """Made and run on one event loop. `on_ready` is called once requests are answered.
 
-    Told to stop, it calls `on_drain` at once and goes on answering for `drain_s`, or until it is told again: a load
-    balancer has to notice first. Then comes `on_stop`, the moment to end responses that never end by themselves.
     A guest in somebody else's loop leaves signals to them.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        graceful_s: int,
+        graceful_ms: int,
         on_ready: Action = nothing,
         on_stop: Action = nothing,
         *,
         on_drain: Action = nothing,
-        drain_s: float = 0,
+        drain_ms: int = 0,
         is_guest: bool = False,
     ) -> None:
         super().__init__(
@@ -59,34 +65,34 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                timeout_graceful_shutdown=graceful_s,
+                timeout_graceful_shutdown=max(1, graceful_ms // 1_000),
                 backlog=BACKLOG,
             )
         )
         self._is_guest = is_guest
         self._on_ready, self._on_stop = on_ready, on_stop
-        self._on_drain, self._drain_s = on_drain, drain_s
+        self._on_drain, self._drain_ms = on_drain, drain_ms
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """uvicorn's looks ten times a second whether to stop; once is enough for the Date header of responses."""
+        """Instead of uvicorn's, which looks ten times a second whether to stop."""
         self._on_ready()
         await self._serve_until(math.inf)
         self._stopping.clear()
         self._on_drain()
-        await self._serve_until(self._loop.time() + self._drain_s)
+        await self._serve_until(self._loop.time() + self._drain_ms / 1_000)
 
     async def _serve_until(self, end: float) -> None:
-        """Or until told to stop."""
+        """Returns at the loop's time `end`, or once told to stop."""
         # Not uvicorn's flag: a signal sets it a moment before the event, and would then count twice.
         while not self._stopping.is_set() and (left := end - self._loop.time()) > 0:
             await self.on_tick(0)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), min(left, TICK_S))
+                await asyncio.wait_for(self._stopping.wait(), min(left, TICK_MS / 1_000))
 
     def stop(self) -> None:
-        """Stops as a signal would: no new requests, those under way may finish."""
+        """Stops as a signal would."""
         self.should_exit = True
         self._stopping.set()
 
@@ -119,17 +125,18 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(bound: socket.socket) -> str:
+    """A URL at which this machine reaches the socket."""
     host, port = bound.getsockname()[:2]
     name = reachable(host)
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
 
 def tune() -> None:
-    """For a process that only serves: what is loaded stays, and a commit's thread is let in soon after its disk is."""
+    """Sets the interpreter up for a process that only serves: what is loaded by now stays until its end."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(SWITCH_MS / 1_000)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -141,8 +148,6 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _why_not(host: str, port: int, error: OSError) -> str:
-    import errno
-
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} on {host} is in use: stop what runs there, or choose another with --port {port + 1}."
     if error.errno == errno.EACCES:

@@ -1,4 +1,7 @@
-"""`/v1/turns`: what became of a turn, and its end from outside by an agent that answered 202."""
+"""`/v1/turns`: what became of a turn, and its end from outside by an agent that answered 202.
+
+A turn that is over stays as it ended: orders that come too late are refused and say so.
+"""
 
 from typing import Annotated
 
@@ -10,12 +13,12 @@ from starlette.responses import Response
 from turntake.accept.body import Text
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
-from turntake.http.requests import Endpoint, answer, body
+from turntake.http.json import answer, body_of
 from turntake.http.views import turn_view
 from turntake.rules.records import TurnRecord
 from turntake.service import TurnTake
 
-REPLIES = 100
+REPLIES = 100  # nobody reads more in one answer
 
 
 class CompleteBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,48 +50,33 @@ class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     lease_ms: Annotated[int, Meta(ge=1, le=DAY_MS)] | None = None
 
 
-_complete = msgspec.json.Decoder(CompleteBody)
-_fail = msgspec.json.Decoder(FailBody)
-_extend = msgspec.json.Decoder(ExtendBody)
+async def show(turns: TurnTake, request: Request) -> Response:
+    return answer(turn_view(await _record(turns, request)))
 
 
-class Turns:
-    """A turn that is over stays as it ended: orders that come too late are refused and say so."""
+async def complete(turns: TurnTake, request: Request) -> Response:
+    replies = (await body_of(request, CompleteBody)).texts()
+    record = await turns.complete(request.path_params["turnId"], replies)
+    return answer(turn_view(_in_status(record, "answered", "replying")))
 
-    def __init__(self, turns: TurnTake) -> None:
-        self._turns = turns
 
-    def endpoints(self) -> list[Endpoint]:
-        return [
-            Endpoint("/v1/turns/{turnId}", self.show),
-            Endpoint("/v1/turns/{turnId}/complete", self.complete, ("POST",)),
-            Endpoint("/v1/turns/{turnId}/fail", self.fail, ("POST",)),
-            Endpoint("/v1/turns/{turnId}/extend", self.extend, ("POST",)),
-        ]
+async def fail(turns: TurnTake, request: Request) -> Response:
+    payload = await body_of(request, FailBody)
+    _in_status(await _record(turns, request), "answering")
+    record = await turns.fail(request.path_params["turnId"], payload.error, payload.retry_after_ms, payload.attempt)
+    return answer(turn_view(_in_status(record, "answering", "dead")))
 
-    async def show(self, request: Request) -> Response:
-        return answer(turn_view(await self._record(request)))
 
-    async def complete(self, request: Request) -> Response:
-        replies = (await body(request, _complete)).texts()
-        record = await self._turns.complete(request.path_params["turnId"], replies)
-        return answer(turn_view(_in(record, "answered", "replying")))
+async def extend(turns: TurnTake, request: Request) -> Response:
+    payload = await body_of(request, ExtendBody)
+    record = _in_status(await turns.extend(request.path_params["turnId"], payload.lease_ms), "answering", "replying")
+    if record.turn is not None and not record.turn.is_leased:
+        raise Problem(409, "Nobody holds this turn: it waits for its next attempt, so there is nothing to extend.")
+    return answer(turn_view(record))
 
-    async def fail(self, request: Request) -> Response:
-        said = await body(request, _fail)
-        _in(await self._record(request), "answering")
-        record = await self._turns.fail(request.path_params["turnId"], said.error, said.retry_after_ms, said.attempt)
-        return answer(turn_view(_in(record, "answering", "dead")))
 
-    async def extend(self, request: Request) -> Response:
-        said = await body(request, _extend)
-        record = _in(await self._turns.extend(request.path_params["turnId"], said.lease_ms), "answering", "replying")
-        if record.turn is not None and not record.turn.is_leased:
-            raise Problem(409, "Nobody holds this turn: it waits for its next attempt, so there is nothing to extend.")
-        return answer(turn_view(record))
-
-    async def _record(self, request: Request) -> TurnRecord:
-        return _known(await self._turns.store.history.turn(request.path_params["turnId"]))
+async def _record(turns: TurnTake, request: Request) -> TurnRecord:
+    return _known(await turns.store.history.turn(request.path_params["turnId"]))
 
 
 def _known(record: TurnRecord | None) -> TurnRecord:
@@ -97,8 +85,8 @@ def _known(record: TurnRecord | None) -> TurnRecord:
     return record
 
 
-def _in(record: TurnRecord | None, *statuses: str) -> TurnRecord:
-    found = _known(record)
-    if found.status not in statuses:
-        raise Problem(409, f"This turn is {found.status}, so this came too late and changed nothing; drop it.")
-    return found
+def _in_status(record: TurnRecord | None, *statuses: str) -> TurnRecord:
+    known = _known(record)
+    if known.status not in statuses:
+        raise Problem(409, f"This turn is {known.status}, so this came too late and changed nothing; drop it.")
+    return known

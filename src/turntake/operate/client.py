@@ -9,8 +9,7 @@ import httpx2
 import msgspec
 
 from turntake.errors import TurntakeError
-from turntake.http.access import is_loopback
-from turntake.operate.doctor.report import reachable
+from turntake.http.hosts import is_loopback, reachable
 from turntake.operate.options.settings import Settings
 
 TIMEOUT = httpx2.Timeout(10, read=30)

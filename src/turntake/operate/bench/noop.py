@@ -1,6 +1,6 @@
 """The baseline servers, without a store. `python -m … PORT bare|storeless`
 
-`bare` reads the body and says 202 behind the guards of `turntake serve`; `storeless` is the whole service, which also
+`bare` reads the body and says 202 behind the limits of `turntake serve`; `storeless` is the whole service, which also
 reads the messages and writes receipts, and buffers nothing.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from starlette.middleware import Middleware
 from starlette.types import Receive, Scope, Send
 
-from turntake.accept.messages import accepted, body_of
+from turntake.accept.body import read_body, send_accepted
 from turntake.clock import SystemClock
-from turntake.http.access import LocalOnly
-from turntake.http.app import Service, behind, create
-from turntake.http.limits import Guard
+from turntake.http.access import LoopbackOnly
+from turntake.http.app import App, create, wrap
+from turntake.http.limits import BodyLimit
 from turntake.http.problem import Problems
 from turntake.http.server import Server, listen, new_loop, tune
 from turntake.service import Arrival, Receipt, TurnTake
@@ -30,20 +30,20 @@ class Storeless(TurnTake):
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    await body_of(receive)
-    await accepted(send, {"status": "buffered"})
+    await read_body(receive)
+    await send_accepted(send, {"status": "buffered"})
 
 
-def app(kind: str) -> Service:
+def app(kind: str) -> App:
     if kind == "storeless":
         return create(Storeless("memory://", role="accept"))
-    bare = Service()
-    bare.busiest = behind([Middleware(Problems), Middleware(LocalOnly), Middleware(Guard, SystemClock())], answer)
+    bare = App()
+    bare.busiest = wrap(answer, [Middleware(Problems), Middleware(LoopbackOnly), Middleware(BodyLimit, SystemClock())])
     return bare
 
 
 async def serve(port: int, kind: str) -> None:
-    await Server(app(kind), graceful_s=1).serve(sockets=[listen("127.0.0.1", port)])
+    await Server(app(kind), graceful_ms=1_000).serve(sockets=[listen("127.0.0.1", port)])
 
 
 if __name__ == "__main__":

@@ -79,14 +79,13 @@ async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
         max_webhook_bytes=settings("webhooks.body_bytes"),
         groups=settings("webhooks.groups"),
     )
-    graceful_s = max(1, settings("worker.shutdown_ms") // 1_000)
     server = Server(
         app,
-        graceful_s,
+        settings("worker.shutdown_ms"),
         lambda: _announce(settings, parts, url_of(bound)),
         app.state.events.close,
         on_drain=lambda: _drain(parts),
-        drain_s=settings("http.drain_ms") / 1_000,
+        drain_ms=settings("http.drain_ms"),
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.

@@ -203,7 +203,7 @@ async def embedded(clock: Clock, speed: float, chance: Random) -> AsyncIterator[
     app = turns.asgi()
     ready = asyncio.Event()
     bound = listen("127.0.0.1", 0)
-    server = Server(app, 1, ready.set, app.state.events.close, is_guest=True)
+    server = Server(app, 1_000, ready.set, app.state.events.close, is_guest=True)
     serving = asyncio.create_task(server.serve([bound]))
     try:
         await ready.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
+from turntake.http.hosts import family_of, reachable
 from turntake.operate.doctor import stores
 from turntake.operate.options.settings import Settings, without_password
 
@@ -103,10 +104,6 @@ def _port(host: str, port: int) -> Finding:
         return Finding("fail", "port", f"{host}:{port} is taken or not ours ({error.strerror}); choose another --port")
 
 
-def family_of(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
 def is_turntake(host: str, port: int) -> bool:
     """Whether a healthy server of ours answers there."""
     connection = http.client.HTTPConnection(reachable(host), port, timeout=PROBE_S)
@@ -117,11 +114,6 @@ def is_turntake(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def reachable(host: str) -> str:
-    """An address to call for a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
 
 
 def _is_open(path: Path) -> bool:

@@ -1,0 +1,61 @@
+"""What a row of the table in `routes.py` says about one endpoint."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turntake.service import Role, TurnTake
+
+JSON = "application/json"
+EVERY_ROLE: tuple[Role, ...] = ("all", "accept", "work")
+INTAKE_ROLES: tuple[Role, ...] = ("all", "accept")
+
+Access = Literal["key", "signature", "public"]
+"""Who may call: holders of an API key where there are keys, platforms that sign their calls, or everybody."""
+
+Handler = Callable[[TurnTake, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Endpoint:
+    """A method at a path. All methods at one path have the same `access` and `roles`.
+
+    `handler` is a function, or a class that speaks ASGI itself, of which the app makes one instance.
+    `problems` are the statuses that only this endpoint refuses with; `refusals` adds those of its kind.
+    """
+
+    method: str
+    path: str
+    purpose: str
+    handler: Handler | type
+    answer: Any = None
+    status: int = 200
+    body: Any = None
+    query: Any = None
+    problems: tuple[int, ...] = ()
+    media_type: str = JSON
+    access: Access = "key"
+    roles: tuple[Role, ...] = EVERY_ROLE
+    is_described: bool = True
+    """Whether /openapi.json and the reference page show it."""
+
+    @property
+    def is_body_needed(self) -> bool:
+        """Whether a request without a body is refused."""
+        return self.body is not None and type(None) not in getattr(self.body, "__args__", ())
+
+    def refusals(self) -> list[int]:
+        """Every status it may refuse with, in order."""
+        refused = {*self.problems}
+        if self.access == "key":
+            refused |= {401, 403, 503}
+        if self.access == "signature":
+            refused |= {400, 401, 403, 404, 408, 413, 503}
+        if self.query is not None:
+            refused |= {400}
+        if self.body is not None:
+            refused |= {400, 408, 413}
+        return sorted(refused)

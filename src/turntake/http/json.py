@@ -1,0 +1,52 @@
+"""Reads the JSON, the query and the path of a request, and writes JSON answers. What it cannot read is a Problem."""
+
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turntake.accept.body import decode, misfit
+from turntake.buffer.store import Page
+from turntake.errors import Problem
+from turntake.rules.key import ConversationKey
+
+T = TypeVar("T")
+
+_encoder = msgspec.json.Encoder()
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    return Response(_encoder.encode(value), status, media_type="application/json")
+
+
+async def body_of(request: Request, kind: type[T]) -> T:
+    """The body as a `kind`; no body at all counts as `{}`."""
+    return decode(msgspec.json.Decoder(kind), await request.body() or b"{}")
+
+
+def query_of(request: Request, kind: type[T]) -> T:
+    """The query as a `kind`, with numbers read from text."""
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise misfit(error) from None
+
+
+def conversation_key(text: str) -> ConversationKey:
+    """The key that a client copied from an answer."""
+    try:
+        return ConversationKey.parse(text)
+    except UnicodeError:
+        raise Problem(400, "This conversation key does not spell UTF-8 text.") from None
+    except ValueError as error:
+        raise Problem(400, f"{error} Copy it from `conversationKey`.") from None
+
+
+async def page_of(listing: Awaitable[Page[T]]) -> Page[T]:
+    """The page that a store lists, unless the client made up its cursor."""
+    try:
+        return await listing
+    except (ValueError, OverflowError):
+        raise Problem(400, "This cursor is not one that a listing gave; leave it out to start again.") from None

@@ -1,0 +1,198 @@
+"""The one table of endpoints. Starlette's routes, /openapi.json and docs/reference/http.md all come from it.
+
+A new endpoint is one function that takes the service and the request, and one row here.
+"""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from turntake.accept.activity import Activity, ActivityBody, DueView
+from turntake.accept.messages import MessageBodies, MessageBody, Messages, ReceiptView
+from turntake.accept.webhooks import Webhooks
+from turntake.http import conversations, letters, pages, turns
+from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
+from turntake.http.events import EventQuery, EventStream
+from turntake.http.health import Health, Ready, healthz, readyz
+from turntake.http.openapi import document
+from turntake.http.views import ConversationDetail, ConversationView, LetterDetail, TurnView
+from turntake.service import TurnTake
+
+MESSAGES = "/v1/messages"
+CONVERSATION = "/v1/conversations/{key}"
+TURN = "/v1/turns/{turnId}"
+LETTER = "/v1/dead-letters/{id}"
+
+
+async def openapi(service: TurnTake, request: Request) -> Response:
+    return Response(document(ENDPOINTS), media_type=JSON)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        MESSAGES,
+        "Buffers a message, or a list of 1 to 100.",
+        Messages,
+        body=MessageBody | MessageBodies,
+        answer=ReceiptView | list[ReceiptView],
+        status=202,
+        roles=INTAKE_ROLES,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/activity",
+        "Says that the person is writing or recording, or stopped: moves the deadline of what waits.",
+        Activity,
+        body=ActivityBody,
+        answer=DueView,
+        status=202,
+        roles=INTAKE_ROLES,
+    ),
+    Endpoint(
+        "GET",
+        "/v1/conversations",
+        "Lists conversations, those that are due soonest first.",
+        conversations.list_page,
+        query=conversations.ConversationQuery,
+        answer=conversations.ConversationPage,
+    ),
+    Endpoint(
+        "GET",
+        CONVERSATION,
+        "Shows where a conversation stands, and why it waits.",
+        conversations.show,
+        answer=ConversationDetail,
+        problems=(400, 404),
+    ),
+    Endpoint(
+        "POST",
+        f"{CONVERSATION}/flush",
+        "Makes what waits due now.",
+        conversations.flush,
+        body=conversations.NoBody | None,
+        answer=ConversationDetail,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        f"{CONVERSATION}/hold",
+        "Lets what waits wait at least so long from now.",
+        conversations.hold,
+        body=conversations.HoldBody | None,
+        answer=ConversationDetail,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        f"{CONVERSATION}/clear",
+        "Moves what waits to the dead letters.",
+        conversations.clear,
+        body=conversations.NoBody | None,
+        answer=ConversationDetail,
+        problems=(404,),
+    ),
+    Endpoint("GET", TURN, "Shows what became of a turn.", turns.show, answer=TurnView, problems=(404,)),
+    Endpoint(
+        "POST",
+        f"{TURN}/complete",
+        "Answers a turn; again returns the first result.",
+        turns.complete,
+        body=turns.CompleteBody | None,
+        answer=TurnView,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        f"{TURN}/fail",
+        "Reports a failed attempt.",
+        turns.fail,
+        body=turns.FailBody,
+        answer=TurnView,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "POST",
+        f"{TURN}/extend",
+        "Keeps a turn claimed for longer.",
+        turns.extend,
+        body=turns.ExtendBody | None,
+        answer=TurnView,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/dead-letters",
+        "Lists dead letters, the latest first.",
+        letters.list_page,
+        query=letters.LetterQuery,
+        answer=letters.LetterPage,
+    ),
+    Endpoint(
+        "GET", LETTER, "Shows a dead letter with its messages.", letters.show, answer=LetterDetail, problems=(404,)
+    ),
+    Endpoint(
+        "DELETE",
+        LETTER,
+        "Discards a dead letter; its turn stays in the history.",
+        letters.discard,
+        status=204,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        f"{LETTER}/retry",
+        "Lets the messages of a dead letter wait again, due at once.",
+        letters.retry,
+        answer=ConversationView,
+        status=202,
+        problems=(404,),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/events",
+        "Streams what happens in this process, as server-sent events.",
+        EventStream,
+        query=EventQuery,
+        answer=str,
+        media_type="text/event-stream",
+    ),
+    *(
+        Endpoint(
+            method,
+            path,
+            purpose,
+            Webhooks,
+            answer=str,
+            media_type="text/plain",
+            access="signature",
+            roles=INTAKE_ROLES,
+        )
+        for path in ("/webhooks/{channel}", "/webhooks/{channel}/{account}")
+        for method, purpose in (("GET", "A platform checks the address."), ("POST", "A platform tells what happened."))
+    ),
+    Endpoint("GET", "/healthz", "Says that the process lives.", healthz, answer=Health, access="public"),
+    Endpoint(
+        "GET",
+        "/readyz",
+        "Says whether the service runs, is not about to stop, and its store answers.",
+        readyz,
+        answer=Ready,
+        problems=(503,),
+        access="public",
+    ),
+    Endpoint(
+        "GET", "/openapi.json", "Describes all of this as OpenAPI.", openapi, answer=dict[str, Any], access="public"
+    ),
+    Endpoint(
+        "GET",
+        "/",
+        "A page for newcomers, with live events.",
+        pages.welcome,
+        answer=str,
+        media_type="text/html",
+        access="public",
+    ),
+    Endpoint("GET", "/pages/{name}", "The files of that page.", pages.asset, access="public", is_described=False),
+)

@@ -1,0 +1,105 @@
+"""The table of endpoints: what is served, described and documented is what it says, and nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+from starlette.routing import Route
+
+from harness.servers import calling
+from turntake import TurnTake
+from turntake.http.endpoint import Endpoint
+from turntake.http.openapi import document
+from turntake.http.reference import page
+from turntake.http.routes import ENDPOINTS
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+DESCRIBED = [endpoint for endpoint in ENDPOINTS if endpoint.is_described]
+
+
+def named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+def accepting() -> TurnTake:
+    return TurnTake("memory://", role="accept")
+
+
+def test_every_row_is_served_and_nothing_else() -> None:
+    """Each path has one route, with all of its methods."""
+    routes = [route for route in accepting().asgi().routes if isinstance(route, Route)]
+    served = [f"{method} {route.path}" for route in routes for method in (route.methods or set()) - {"HEAD"}]
+    assert sorted(served) == sorted(map(named, ENDPOINTS))
+    assert len(routes) == len({endpoint.path for endpoint in ENDPOINTS})
+
+
+def test_every_row_is_described_and_nothing_else() -> None:
+    """Only the files of the page are left out, which are not part of the API."""
+    paths = json.loads(document(ENDPOINTS))["paths"]
+    described = [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
+    assert sorted(described) == sorted(map(named, DESCRIBED))
+    assert [named(endpoint) for endpoint in ENDPOINTS if not endpoint.is_described] == ["GET /pages/{name}"]
+
+
+def test_the_reference_page_lists_the_table_as_it_is() -> None:
+    """`python -m turntake.http.reference docs/reference/http.md` writes the list anew."""
+    text = REFERENCE.read_text("utf-8")
+    assert page(text) == text
+
+
+@pytest.mark.parametrize("endpoint", DESCRIBED, ids=named)
+def test_the_reference_page_has_every_endpoint(endpoint: Endpoint) -> None:
+    text = REFERENCE.read_text("utf-8")
+    assert f"`{named(endpoint)}`" in text or f"`{named(endpoint)}?" in text
+    assert endpoint.purpose in text
+    assert endpoint.purpose.endswith(".")
+
+
+def test_methods_at_one_path_agree_on_who_may_call() -> None:
+    """They share a route and its middleware, which is made for the first of them."""
+    for endpoint in ENDPOINTS:
+        first = next(other for other in ENDPOINTS if other.path == endpoint.path)
+        assert (endpoint.access, endpoint.roles) == (first.access, first.roles)
+        assert isinstance(endpoint.handler, type) == isinstance(first.handler, type)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=named)
+async def test_access_is_what_the_row_says(endpoint: Endpoint) -> None:
+    """Without its key, a row that needs one says 401; the others never ask for one."""
+    turns = TurnTake("memory://", role="accept")
+    path = endpoint.path.replace("{", "").replace("}", "")
+    async with turns, calling(turns.asgi(api_keys=["secret"])) as client:
+        refused = await client.request(endpoint.method, path)
+        assert ("www-authenticate" in refused.headers) == (endpoint.access == "key")
+        if endpoint.access == "key" and endpoint.path != "/v1/events":
+            entered = await client.request(endpoint.method, path, headers={"X-API-Key": "secret"})
+            assert entered.status_code != 401
+
+
+async def test_a_wrong_method_is_told_all_right_ones() -> None:
+    """Also where two rows share a path."""
+    turns = accepting()
+    async with turns, calling(turns.asgi()) as client:
+        response = await client.put("/v1/dead-letters/x")
+        assert response.status_code == 405
+        assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
+
+
+async def test_a_new_row_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One function and one row: it is served, behind the key, and described."""
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from turntake.http import app
+    from turntake.http.json import answer
+
+    async def hello(turns: TurnTake, request: Request) -> Response:
+        return answer({"role": turns.role})
+
+    endpoints = (*ENDPOINTS, Endpoint("GET", "/v1/hello", "Says hello.", hello, answer=dict[str, str]))
+    monkeypatch.setattr(app, "ENDPOINTS", endpoints)
+    turns = accepting()
+    async with turns, calling(turns.asgi(api_keys=["secret"])) as client:
+        assert (await client.get("/v1/hello")).status_code == 401
+        assert (await client.get("/v1/hello", headers={"X-API-Key": "secret"})).json() == {"role": "accept"}
+    assert json.loads(document(endpoints))["paths"]["/v1/hello"]["get"]["summary"] == "Says hello."
