@@ -85,7 +85,7 @@ def test_what_is_no_message_is_acknowledged_and_ignored(client: httpx2.Client) -
     assert waiting(client) == {}
 
 
-def test_a_blank_message_is_ignored(client: httpx2.Client) -> None:
+def test_what_a_platform_sends_blank_is_ignored(client: httpx2.Client) -> None:
     assert post(client, said(" \u200b ", id="blank")).status_code == 200
     assert waiting(client) == {}
 

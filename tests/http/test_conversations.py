@@ -84,7 +84,7 @@ def test_hold_moves_the_deadline(client: httpx2.Client) -> None:
     assert client.post(f"/v1/conversations/{ANA}/hold").status_code == 200
 
 
-def test_clear_moves_what_waits_to_the_dead_letters(client: httpx2.Client) -> None:
+def test_an_order_to_clear_makes_a_dead_letter(client: httpx2.Client) -> None:
     """Even an order to forget loses nothing silently."""
     say(client, "hi")
     cleared = order(client, "clear")

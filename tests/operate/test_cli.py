@@ -246,7 +246,7 @@ def test_help_and_version(capsys: Output) -> None:
 
 @pytest.mark.parametrize("page", ["settings", "cli"])
 def test_reference_pages_are_current(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If not: python -m turntake.operate.cli.reference PAGE > docs/reference/PAGE.md"""
+    """If not: python -m turntake.operate.cli.reference cli > docs/reference/cli.md, or the page that is named."""
     monkeypatch.setenv("COLUMNS", "200")
     assert (DOCS / f"{page}.md").read_text() == getattr(reference, page)()
 
