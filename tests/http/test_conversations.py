@@ -9,9 +9,9 @@ import pytest
 
 from harness.servers import Echo, Later, talking, until, watching
 from turntake import Rules, TurnTake
-from turntake.http.why import BECAUSE, why
+from turntake.http.why import why
 from turntake.rules.conversation import Buffer, Conversation, Progress, SealedTurn
-from turntake.rules.deadline import Deadline
+from turntake.rules.deadline import REASONS, Deadline
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 ANA = "default:generic:default:ana"
@@ -190,13 +190,13 @@ def test_bad_cursors_are_refused_by_sqlite_too(cursor: str, tmp_path: Path) -> N
         assert client.get("/v1/conversations", params={"cursor": cursor}).status_code == 400
 
 
-@pytest.mark.parametrize("reason", BECAUSE)
+@pytest.mark.parametrize("reason", REASONS)
 def test_every_reason_reads_as_a_sentence(reason: Any) -> None:
     """Before and after the deadline."""
     due = Deadline(2_700, reason)
     waiting = Conversation(next_seq=3, buffer=Buffer(1, 0, 0, due, due, ()))
-    assert why(waiting, 0) == f"2 messages wait for 2.7 s more: {BECAUSE[due.reason]} ({reason})."
-    assert why(waiting, 3_000) == f"2 messages wait for a worker, due 0.3 s ago: {BECAUSE[due.reason]} ({reason})."
+    assert why(waiting, 0) == f"2 messages wait for 2.7 s more: {REASONS[due.reason]} ({reason})."
+    assert why(waiting, 3_000) == f"2 messages wait for a worker, due 0.3 s ago: {REASONS[due.reason]} ({reason})."
 
 
 def test_an_open_turn_reads_as_a_sentence() -> None:

@@ -1,8 +1,12 @@
 """Each line of the formula, with its reason."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
-from turntake.rules.deadline import Deadline, Reason, after_activity, after_composing, after_message
+from turntake import rules as rules_package
+from turntake.rules.deadline import REASONS, Deadline, after_activity, after_composing, after_message
 from turntake.rules.rules import Rules
 
 FIRST = 10_000
@@ -37,9 +41,7 @@ LATEST = FIRST + 30_000
         pytest.param(Rules(enabled=False, capacity=1), 1, None, FIRST, FIRST, "off switch", id="off switch first"),
     ],
 )
-def test_after_message(
-    rules: Rules, count: int, previous_at: int | None, now: int, due_at: int, reason: Reason
-) -> None:
+def test_after_message(rules: Rules, count: int, previous_at: int | None, now: int, due_at: int, reason: str) -> None:
     """A message sets the deadline anew, for a reason."""
     assert after_message(rules, count, FIRST, previous_at, now) == Deadline(due_at, reason)
 
@@ -82,3 +84,13 @@ def test_after_activity(
 def test_after_composing(due: Deadline, now: int, expected: Deadline) -> None:
     """The end of composing brings the deadline forward, at most to a silence from now."""
     assert after_composing(Rules(), due, SOON, now) == expected
+
+
+def test_every_reason_has_a_sentence() -> None:
+    """Each reason that the rules write down is in the table, and the table has no other."""
+    written = set()
+    for source in Path(rules_package.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Deadline":
+                written |= {argument.value for argument in node.args[1:] if isinstance(argument, ast.Constant)}
+    assert written == set(REASONS)

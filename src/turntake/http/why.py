@@ -1,22 +1,9 @@
 """Why does it wait? One sentence about where a conversation stands. Pure."""
 
 from turntake.rules.conversation import Buffer, Conversation, SealedTurn
+from turntake.rules.deadline import REASONS
 
 OTHER = "a later release has its reasons"
-BECAUSE: dict[str, str] = {
-    "silence": "the person may still add something",
-    "typing": "the person is sending one message after another",
-    "window": "the window that the first message opened is still open",
-    "waiting for more": "there are fewer messages than min_messages asks for",
-    "max wait": "the person still writes, and max_wait ends the wait then",
-    "max messages": "max_messages is reached, so nothing more is waited for",
-    "capacity": "the buffer is full, so nothing more is waited for",
-    "off switch": "buffering is switched off, so nothing is waited for",
-    "activity": "the person is typing or recording",
-    "held": "somebody put it on hold",
-    "flushed": "somebody flushed it",
-    "retried": "a dead letter came back",
-}
 
 
 def why(conversation: Conversation, now: int) -> str:
@@ -27,7 +14,7 @@ def why(conversation: Conversation, now: int) -> str:
 
 
 def _collecting(buffer: Buffer, count: int, now: int) -> str:
-    because = f"{BECAUSE.get(buffer.due.reason, OTHER)} ({buffer.due.reason})"
+    because = f"{REASONS.get(buffer.due.reason, OTHER)} ({buffer.due.reason})"
     if buffer.due.at <= now:
         return f"{_messages(count)} for a worker, due {_seconds(now - buffer.due.at)} ago: {because}."
     return f"{_messages(count)} for {_seconds(buffer.due.at - now)} more: {because}."

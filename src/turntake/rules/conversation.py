@@ -10,6 +10,7 @@ import msgspec
 from turntake.rules.deadline import Deadline, Decision
 
 State = Literal["idle", "collecting", "answering", "replying"]
+TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):

@@ -3,30 +3,29 @@
 Each deadline carries its reason, so that "why did it wait?" always has an answer.
 """
 
-from typing import Literal
-
 import msgspec
 
 from turntake.rules.rules import Rules
 
-Reason = Literal[
-    "silence",
-    "typing",
-    "window",
-    "waiting for more",
-    "max wait",
-    "max messages",
-    "capacity",
-    "off switch",
-    "activity",
-    "held",
-    "flushed",
-    "retried",
-]
+REASONS = {
+    "silence": "the person may still add something",
+    "typing": "the person is sending one message after another",
+    "window": "the window that the first message opened is still open",
+    "waiting for more": "there are fewer messages than min_messages asks for",
+    "max wait": "the person still writes, and max_wait ends the wait then",
+    "max messages": "max_messages is reached, so nothing more is waited for",
+    "capacity": "the buffer is full, so nothing more is waited for",
+    "off switch": "buffering is switched off, so nothing is waited for",
+    "activity": "the person is typing or recording",
+    "held": "somebody put it on hold",
+    "flushed": "somebody flushed it",
+    "retried": "a dead letter came back",
+}
+"""Every reason that a deadline can have, and how a sentence goes on after "it waits, because"."""
 
 
 class Deadline(msgspec.Struct, frozen=True, array_like=True):
-    """The moment at which a conversation is due, and why then: a `Reason`, or one that a later release has."""
+    """The moment at which a conversation is due, and why then: one of `REASONS`, or one that a later release has."""
 
     at: int
     reason: str

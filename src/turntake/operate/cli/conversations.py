@@ -1,6 +1,6 @@
 """`turntake conversations`: who waits and why; with a key, one of them, and orders to it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from cyclopts import App, Parameter
@@ -11,11 +11,10 @@ from turntake.operate.cli.connection import Key, Url, connected, since, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, paint, say, say_json, short, table
 from turntake.operate.client import Client
+from turntake.rules.conversation import State
 from turntake.rules.key import ConversationKey
 
 TEXT_WIDTH = 60
-
-Status = Literal["idle", "collecting", "answering", "replying"]
 
 app = App(
     name="conversations",
@@ -39,7 +38,7 @@ def conversations(
     ] = None,
     /,
     *,
-    status: Annotated[Status | None, option("Only those in this state.")] = None,
+    status: Annotated[State | None, option("Only those in this state.")] = None,
     tenant: Annotated[str, option("Only this tenant's.", "NAME")] = "",
     channel: Annotated[str, option("Only this channel's.", "NAME")] = "",
     limit: Annotated[int, option("How many at most. [50]", "NUMBER")] = 50,
