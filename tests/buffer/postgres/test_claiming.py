@@ -34,7 +34,7 @@ async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_sna
         await store.next_due()
         for _ in range(20):
             assert len(await store.claim(10, LEASE_MS)) == 10
-        start = store.shelf._floor.start(clock.now())  # type: ignore[attr-defined]
+        start = store.shelf._index_start.for_claim(clock.now())  # type: ignore[attr-defined]
         assert pages_read(server, start, clock.now()) < 1_000
         assert pages_read(server, 0, clock.now()) > 10_000, "the dead rows are there"
 
@@ -112,8 +112,8 @@ def losing_the_first_claim(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]], is_written: bool
 ) -> None:
     """Its connection breaks before or after it was written, and somebody else does something before it comes again."""
-    pool = store.shelf._connections  # type: ignore[attr-defined]
-    steadily = pool.steadily
+    pool = store.shelf._pool  # type: ignore[attr-defined]
+    run = pool.run
 
     async def break_first(action: Callable[[Any], Awaitable[Any]]) -> Any:
         attempts = itertools.count()
@@ -126,10 +126,10 @@ def losing_the_first_claim(
             await meanwhile()
             raise psycopg.OperationalError("the reply was lost")
 
-        monkeypatch.setattr(pool, "steadily", steadily)
-        return await steadily(attempt)
+        monkeypatch.setattr(pool, "run", run)
+        return await run(attempt)
 
-    monkeypatch.setattr(pool, "steadily", break_first)
+    monkeypatch.setattr(pool, "run", break_first)
 
 
 async def test_a_claim_whose_reply_was_lost_is_ours_also_if_a_message_came_since(

@@ -9,7 +9,7 @@ import pytest
 from harness.databases import Postgres
 from harness.postgres_store import ROOMY, TERMINATE, again, ask, key, make
 from harness.proxy import proxying
-from turntake.buffer.postgres import pool as connections
+from turntake.buffer.postgres import pool
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.errors import StoreUnavailable
 from turntake.testing.clock import VirtualClock
@@ -52,8 +52,8 @@ async def test_a_server_that_falls_silent_is_given_up_and_found_again(
 ) -> None:
     """No caller waits for ever, and nothing was accepted."""
     await make(server)
-    monkeypatch.setattr(connections, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(connections, "WAIT_S", 0.3)
+    monkeypatch.setattr(pool, "SILENCE_MS", 300)
+    monkeypatch.setattr(pool, "WAIT_MS", 300)
     with proxying(server.port) as proxy:
         url = server.url.replace(str(server.port), str(proxy.port))
         async with PostgresStore.open(url, clock) as store:

@@ -263,7 +263,7 @@ async def test_a_pool_that_is_interrupted_while_it_opens_is_closed(
     url: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore.open(url, clock)
-    pool = store.shelf._connections._pool  # type: ignore[attr-defined]
+    pool = store.shelf._pool._pool  # type: ignore[attr-defined]
     open_pool = pool.open
 
     async def open_and_stop() -> None:
@@ -350,14 +350,14 @@ async def test_an_idle_look_is_one_statement_that_writes_nothing(url: str, clock
         await say(store, "m1")
         await store.next_due()
         sent: list[bytes] = []
-        connections = store.shelf._connections  # type: ignore[attr-defined]
-        fetch = connections.fetch
+        pool = store.shelf._pool  # type: ignore[attr-defined]
+        fetch = pool.fetch
 
         async def count(query: bytes, parameters: Any = ()) -> list[Any]:
             sent.append(query)
             return await fetch(query, parameters)  # type: ignore[no-any-return]
 
-        connections.fetch = count
+        pool.fetch = count
         for _ in range(3):
             await clock.advance(1_000)
             await store.next_due()

@@ -12,7 +12,7 @@ from harness.postgres_store import ROOMY, ask, key, make
 from harness.proxy import proxying
 from turntake.buffer.engine.backend import Due
 from turntake.buffer.engine.draft import LOT_BITS, Draft
-from turntake.buffer.postgres import pool as connections
+from turntake.buffer.postgres import pool
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.rules.conversation import Answered, Dead
 from turntake.rules.message import Message
@@ -77,7 +77,7 @@ async def test_two_batches_of_the_same_rows_never_wait_in_a_circle(
     server: Postgres, store: PostgresStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given in opposite orders while a third client holds the middle one: one batch is taken, the other refused."""
-    monkeypatch.setattr(connections, "ATTEMPTS", 1)
+    monkeypatch.setattr(pool, "ATTEMPTS", 1)
     keys = [key(number) for number in range(3)]
     for one in keys:
         await say(store, "m0", key=one)
@@ -169,7 +169,7 @@ async def test_nothing_is_left_in_a_session(server: Postgres, store: PostgresSto
     await say(store, "m1", rules=OFF)
     claim = await take(store)
     await store.settle(claim, Answered())
-    fetch = store.shelf._connections.fetch  # type: ignore[attr-defined]
+    fetch = store.shelf._pool.fetch  # type: ignore[attr-defined]
     assert await fetch(b"SELECT name FROM pg_prepared_statements") == []
     assert await fetch(b"SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'client_encoding'") == []
     assert await fetch(b"SELECT pid FROM pg_locks WHERE locktype = 'advisory'") == []

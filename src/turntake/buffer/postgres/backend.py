@@ -5,23 +5,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
-from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
 from turntake.buffer.cursor import Place
 from turntake.buffer.engine.backend import PAGE, Due, Messages, Refusal, Shelf, TurnRow
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.postgres.binary_arrays import Texts
 from turntake.buffer.postgres.claiming import Claiming
 from turntake.buffer.postgres.hints import listen
-from turntake.buffer.postgres.index_start import Floor
-from turntake.buffer.postgres.opening import opening
-from turntake.buffer.postgres.pool import Connections, direct
+from turntake.buffer.postgres.index_start import IndexStart
+from turntake.buffer.postgres.pool import Pool, direct, explained_at_start
 from turntake.buffer.postgres.queries import statements
+from turntake.buffer.postgres.repair import repair
+from turntake.buffer.postgres.rows import messages_of, row_of, turn_of
 from turntake.buffer.postgres.schema import migrate
-from turntake.buffer.postgres.search_columns import Copies, arrays
-from turntake.buffer.postgres.swap import Batch, written
+from turntake.buffer.postgres.swap import SwapCall, hint_text
 from turntake.buffer.postgres.url import Address
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
@@ -43,17 +39,17 @@ class PostgresShelf(Shelf):
         self._address = address
         self._clock = clock
         self._queries = statements(address.schema)
-        self._connections = Connections(address.conninfo)
-        self._floor = Floor()
+        self._pool = Pool(address.conninfo)
+        self._index_start = IndexStart()
         self._noted_at = 0
         self._is_busy = False
 
     async def open(self) -> None:
-        with opening(self._address.schema):
+        with explained_at_start(self._address.schema):
             async with direct(self._address.conninfo) as connection:
                 await migrate(connection, self._address.schema)
                 ((server_at, seen_at),) = await (await connection.execute(self._queries["clock"])).fetchall()
-            await self._connections.open()
+            await self._pool.open()
         if self._clock.is_followed:
             self._clock.follow(server_at)
         behind_ms = seen_at - self._clock.now()
@@ -62,7 +58,7 @@ class PostgresShelf(Shelf):
         self._clock.not_before(seen_at)
 
     async def close(self) -> None:
-        await self._connections.close()
+        await self._pool.close()
 
     def lane(self, key: ConversationKey) -> int:
         return 0
@@ -70,36 +66,35 @@ class PostgresShelf(Shelf):
     async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         noted_at = self._to_note()
         self._is_busy = True
-        batch = Batch(drafts, self._address.schema, hint, noted_at=noted_at)
+        call = SwapCall(drafts, self._address.schema, hint, noted_at=noted_at)
         for draft in drafts:
-            self._floor.lower(draft.conversation.due_at, draft.now)
-        reply = batch.read(await self._fetch("swap", batch.parameters))
+            self._index_start.lower(draft.conversation.due_at, draft.now)
+        reply = call.read(await self._fetch("swap", call.parameters))
         if noted_at is not None and None in reply.refusals:
             self._is_busy = False
         self._follow(reply.server_at, reply.seen_at)
         return reply.refusals
 
     async def claim(self, limit: int, now: int, decide: Callable[[Due], Draft | None]) -> list[tuple[Due, Draft]]:
-        start = self._floor.start(now)
+        start = self._index_start.for_claim(now)
         claiming = Claiming(self._queries, self._address.schema, start, now, min(limit, PAGE), decide)
-        claimed = await self._connections.steadily(claiming.run)
+        claimed = await self._pool.run(claiming.run)
         self._is_busy = self._is_busy or bool(claimed)
         return claimed
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
-        found = await self._fetch("load", (Texts(map(str, keys)),))
-        rows = {key: Row(version, decode_conversation(body)) for key, version, body in found}
+        result = await self._fetch("load", (Texts(map(str, keys)),))
+        rows = {key: row_of(version, body) for key, version, body in result}
         return [rows.get(str(key), Row()) for key in keys]
 
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
-        found = await self._fetch("messages", (str(key), head, tail))
-        return {seq: replace(decode_message(raw), seq=seq, received_at=at) for seq, at, raw in found}
+        return messages_of(await self._fetch("messages", (str(key), head, tail)))
 
     async def next_due(self) -> int | None:
-        look = self._floor.look(self._clock.now())
-        ((found, server_at, seen_at),) = await self._fetch("next_due", (look.start,))
-        due_at: int | None = found
-        self._floor.found(look, due_at)
+        look = self._index_start.look(self._clock.now())
+        ((earliest, server_at, seen_at),) = await self._fetch("next_due", (look.start,))
+        due_at: int | None = earliest
+        self._index_start.looked(look, due_at)
         self._follow(server_at, seen_at)
         await self._note_clock()
         return due_at
@@ -107,15 +102,15 @@ class PostgresShelf(Shelf):
     async def turn(self, turn_id: str) -> TurnRow | None:
         if not turn_id.isprintable():
             return None
-        found = await self._fetch("turn", (turn_id,))
-        return _turn(*found[0]) if found else None
+        rows = await self._fetch("turn", (turn_id,))
+        return turn_of(*rows[0]) if rows else None
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return [_turn(*row) for row in await self._fetch("turns", (str(key), limit))]
+        return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         at, letter_id = before or (LATEST, "")
-        return [_turn(*row) for row in await self._fetch("letters", (at, _place(letter_id), limit))]
+        return [turn_of(*row) for row in await self._fetch("letters", (at, _place(letter_id), limit))]
 
     async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
         due_at, key = (after[0], _place(after[1])) if after else (0, "")
@@ -125,37 +120,30 @@ class PostgresShelf(Shelf):
             key = ""
         if len(rows) < limit:
             rows += await self._fetch("idle", (key, limit - len(rows)))
-        return [((at, key), Row(version, decode_conversation(body))) for at, key, version, body in rows]
+        return [((at, key), row_of(version, body)) for at, key, version, body in rows]
 
     async def forget(self, before: int, limit: int) -> int:
         ((count,),) = await self._fetch("forget", (before, limit))
         return int(count)
 
     async def rebuild(self) -> int:
-        """The server keeps its indexes itself; what they are of are copies of what the bodies say."""
-        mended, after = 0, ""
-        while page := await self._fetch("copies", (after, PAGE)):
-            wrong = [right for row in page if (right := _right(*row))]
-            if wrong:
-                mended += len(await self._fetch("mend", arrays(wrong)))
-            after = page[-1][0]
-        return mended
+        return await repair(self._pool, self._queries)
 
     async def finish_upgrade(self) -> list[str]:
-        with opening(self._address.schema):
+        with explained_at_start(self._address.schema):
             async with direct(self._address.conninfo) as connection:
                 return await migrate(connection, self._address.schema, is_finishing=True)
 
     async def announce(self, hint: Hint) -> None:
-        await self._fetch("announce", (self._address.schema, written(hint)))
+        await self._fetch("publish_hint", (self._address.schema, hint_text(hint)))
 
     async def hints(self) -> AsyncIterator[Hint]:
         async for hint in listen(self._address, self._clock):
-            self._floor.lower(hint.due_at, self._clock.now())
+            self._index_start.lower(hint.due_at, self._clock.now())
             yield hint
 
     async def _fetch(self, name: str, parameters: Any = ()) -> list[Any]:
-        return await self._connections.fetch(self._queries[name], parameters)
+        return await self._pool.fetch(self._queries[name], parameters)
 
     async def _note_clock(self) -> None:
         """Whoever does nothing notes nothing: no deadline was given by that time."""
@@ -188,18 +176,3 @@ def _place(name: str) -> str:
     if not name.isprintable():
         raise ValueError("This cursor comes from no listing.")
     return name
-
-
-def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:
-    closed = None if body is None else decode_closed(body)
-    return TurnRow(ConversationKey.parse(key), turn_id, closed, letter_at is not None)
-
-
-def _right(key: str, version: int, state: str, due_at: int | None, open_from: int, body: bytes) -> Copies | None:
-    """The copies as they should be; None if they are, or if nobody can tell."""
-    try:
-        right = Copies.of(ConversationKey.parse(key), Row(version, decode_conversation(body)))
-    except (ValueError, msgspec.MsgspecError):
-        log.error("A conversation cannot be read", extra={"action": "rebuild", "conversation": key})
-        return None
-    return None if right == (key, version, state, due_at, open_from) else right

@@ -11,8 +11,8 @@ from psycopg import AsyncConnection
 from turntake.buffer.codec import decode_conversation, decode_message
 from turntake.buffer.engine.backend import PAGE, Due
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.postgres.search_columns import Copies, arrays
-from turntake.buffer.postgres.swap import Batch
+from turntake.buffer.postgres.search_columns import SearchColumns, arrays
+from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey
 
 UNREADABLE_MS = 60_000
@@ -39,7 +39,7 @@ class Claiming:
         self._put_off_to = now + UNREADABLE_MS
         self._decide = decide
         self._claims: list[tuple[Due, Draft]] = []
-        self._batch: Batch | None = None
+        self._batch: SwapCall | None = None
 
     async def run(self, connection: AsyncConnection[Any]) -> list[tuple[Due, Draft]]:
         if self._batch is not None:
@@ -52,19 +52,19 @@ class Claiming:
                 await connection.execute(self._queries["put_off"], (self._put_off_to, unreadable))
             due = [due for due in offered if isinstance(due, Due)]
             decided = [(each, self._decide(each)) for each in due]
-            stale = [Copies.of(each.key, each.row) for each, draft in decided if draft is None]
+            stale = [SearchColumns.of(each.key, each.row) for each, draft in decided if draft is None]
             if stale:
                 # The index said due and the body does not: left so, the row would be offered for ever.
-                await connection.execute(self._queries["mend"], arrays(stale))
+                await connection.execute(self._queries["repair"], arrays(stale))
             self._claims = [(each, draft) for each, draft in decided if draft]
             if not self._claims:
                 return []
-            batch = Batch([draft for _, draft in self._claims], self._schema, is_claim=True)
+            batch = SwapCall([draft for _, draft in self._claims], self._schema, is_claim=True)
             self._batch = batch
             cursor = await connection.execute(self._queries["swap"], batch.parameters, binary=True)
         return self._taken(await cursor.fetchall())
 
-    async def _swap(self, connection: AsyncConnection[Any], batch: Batch) -> list[Any]:
+    async def _swap(self, connection: AsyncConnection[Any], batch: SwapCall) -> list[Any]:
         cursor = await connection.execute(self._queries["swap"], batch.parameters, binary=True)
         return await cursor.fetchall()
 

@@ -1,9 +1,13 @@
-"""From where on the index of deadlines is read.
+"""Where reading the index of deadlines starts: its low-water mark.
 
-A row that moves leaves its old place in the index until vacuum comes, which one old snapshot can hold up for hours. All
-those places lie before the earliest deadline there is, so a look may begin there and meet none of them. Rows may still
-be written before it, as when messages waited for long behind an answer: our own and those we hear of lower the floor,
-and once a horizon a look begins at the very start.
+How this works: PostgreSQL leaves the old index entry of a row that moved where it was until vacuum comes, and one old
+snapshot can hold vacuum up for hours. Deadlines only move on, so these dead entries lie before the earliest deadline
+that still counts. Reading from there on, and not from the beginning, meets none of them: a claim reads few pages,
+however many dead entries there are.
+
+A row may still be written before the mark: messages that waited long behind an answer are overdue the moment it ends.
+Our own writes, and those that we hear of by a hint, lower the mark. For those that we do not hear of, once per horizon
+the index is read from its very beginning.
 """
 
 from typing import NamedTuple
@@ -12,38 +16,44 @@ from turntake.buffer.store import HORIZON_MS
 
 
 class Look(NamedTuple):
-    """A look at the index, from `start` on."""
+    """One reading of the index for its earliest deadline; `lowered` is how often the mark was lowered before it."""
 
     start: int
     at: int
     lowered: int
 
 
-class Floor:
+class IndexStart:
+    """The mark of one process. It costs nothing to have it too low; too high would hide a due conversation."""
+
     def __init__(self) -> None:
-        self._at = 0
-        self._looked_at: int | None = None
+        self._mark = 0
+        self._whole_at: int | None = None
         self._lowered = 0
 
     def look(self, now: int) -> Look:
-        """Where to begin now."""
-        is_fresh = self._looked_at is not None and now < self._looked_at + HORIZON_MS
-        return Look(self._at if is_fresh else 0, now, self._lowered)
+        """Begins a reading: at the mark, or at the very beginning if that was last done a horizon ago."""
+        is_fresh = self._whole_at is not None and now < self._whole_at + HORIZON_MS
+        return Look(self._mark if is_fresh else 0, now, self._lowered)
 
-    def start(self, now: int) -> int:
-        """Where a claim begins: whoever claims also looks, and what a look finds is no longer below."""
-        return self._at if self._looked_at is not None and now < self._looked_at + 2 * HORIZON_MS else 0
+    def for_claim(self, now: int) -> int:
+        """Where a claim starts. Workers also look, once per horizon; if none did for two, the mark may be too high."""
+        return self._mark if self._whole_at is not None and now < self._whole_at + 2 * HORIZON_MS else 0
 
-    def found(self, look: Look, due_at: int | None) -> None:
-        """What the look saw first. What is written from then on is due no earlier than a horizon before it."""
+    def looked(self, look: Look, due_at: int | None) -> None:
+        """Raises the mark to what the reading saw first, but never to within a horizon of its time.
+
+        Whatever is written from then on is due no earlier than that, or lowers the mark. A mark that was lowered while
+        the reading was under way stays, since the reading may have missed that row.
+        """
         if not look.start:
-            self._looked_at = look.at
+            self._whole_at = look.at
         if look.lowered == self._lowered:
             latest = look.at - HORIZON_MS
-            self._at = latest if due_at is None else min(due_at, latest)
+            self._mark = latest if due_at is None else min(due_at, latest)
 
     def lower(self, due_at: int | None, now: int) -> None:
-        """Somebody writes a row that is due then."""
+        """A row is written that is due then."""
         if due_at is not None and due_at < now - HORIZON_MS:
-            self._at = min(self._at, due_at)
+            self._mark = min(self._mark, due_at)
             self._lowered += 1

@@ -1,6 +1,12 @@
 """Connections to the server: a few, shared, safe behind PgBouncer, each use bounded in time.
 
-Whatever is sent twice because a connection broke must be harmless the second time.
+How this works: every request borrows a connection from a pool of psycopg's, and holds it for one statement or one short
+transaction. Nothing may be left in a session, since behind PgBouncer the next statement may meet another one: no
+prepared statements, no settings, no advisory locks. If the connection breaks, or the server says that it is no longer
+the primary, the pool is emptied and the request is made again on a new connection. So whatever is sent must be harmless
+the second time, because the first may have been carried out and only its reply lost.
+
+A server that stays silent is hung up on: a timer shuts the socket, and whoever waits on it sees a lost connection.
 """
 
 import asyncio
@@ -12,15 +18,16 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.errors import InsufficientPrivilege, InvalidSchemaName
 from psycopg_pool import AsyncConnectionPool
 
 from turntake.buffer.postgres.binary_arrays import register
-from turntake.errors import StoreUnavailable
+from turntake.errors import ConfigurationError, StoreUnavailable
 
-MOST = 10
-WAIT_S = 5.0
-PATIENCE_S = 10.0
-ATTEMPTS = 3
+MOST_CONNECTIONS = 10  # two writes, a claim and a few reads are under way at once; a server allows 100 in all
+WAIT_MS = 5_000  # for a free connection; all ten are busy that long only if the server hangs
+SILENCE_MS = 10_000  # far more than the slowest statement takes, and well below a lease of a minute
+ATTEMPTS = 3  # one for the connection that broke, one for the server that was just leaving, one for the new one
 NO_HOST = "the host cannot be found; if the password has characters such as @ or /, write them as %40, %2F"
 
 # By class or code: connection, rollback, resources, operator, system; then read-only, lock timeout, idle too long.
@@ -31,17 +38,25 @@ _WORTH_REPEATING = ("08", "40", "57P", "25006", "25P03")
 # By the driver's resolver, and by libpq's.
 _NO_HOST = ("resolve host", "translate host name")
 
+# No statement is prepared, and none opens a transaction that stays open: see the head of this file.
+_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}
+
 T = TypeVar("T")
 Parameters = Any
 
 
-class Connections:
+class Pool:
     """Opened and closed by whoever made it."""
 
     def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
         self._pool = AsyncConnectionPool(
-            conninfo, kwargs=_OPTIONS, configure=_configure, min_size=1, max_size=MOST, timeout=WAIT_S, open=False
+            conninfo,
+            kwargs=_OPTIONS,
+            configure=_configure,
+            min_size=1,
+            max_size=MOST_CONNECTIONS,
+            timeout=WAIT_MS / 1000,
+            open=False,
         )
 
     async def open(self) -> None:
@@ -52,7 +67,7 @@ class Connections:
             raise
 
     async def close(self) -> None:
-        await self._pool.close(WAIT_S)
+        await self._pool.close(WAIT_MS / 1000)
 
     async def fetch(self, query: bytes, parameters: Parameters = ()) -> list[Any]:
         """All rows of one statement, which is a transaction of its own."""
@@ -61,23 +76,24 @@ class Connections:
             cursor = await connection.execute(query, parameters, binary=True)
             return await cursor.fetchall() if cursor.description else []
 
-        return await self.steadily(run)
+        return await self.run(run)
 
-    async def steadily(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
+    async def run(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         """What the action returns; it is run again on another connection if the first one broke."""
-        with not_now():
+        with unavailable_on_error():
             for _ in range(ATTEMPTS - 1):
                 try:
-                    return await self._once(action)
+                    return await self._run_once(action)
                 except psycopg.Error as error:
                     if not _is_worth_repeating(error):
                         raise
+                    # The other connections lead to the same server, and would break one after the other.
                     await self._pool.drain()
-            return await self._once(action)
+            return await self._run_once(action)
 
-    async def _once(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
+    async def _run_once(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         async with self._pool.connection() as connection:
-            with bounded(connection):
+            with hung_up_on_silence(connection):
                 return await action(connection)
 
 
@@ -90,12 +106,12 @@ async def direct(conninfo: str) -> AsyncIterator[AsyncConnection[Any]]:
 
 
 @contextmanager
-def bounded(connection: AsyncConnection[Any]) -> Iterator[None]:
-    """A server that stays silent for too long is hung up on, which whoever waits for it sees as a lost connection.
+def hung_up_on_silence(connection: AsyncConnection[Any]) -> Iterator[None]:
+    """Closes the socket of a server that does not answer in time.
 
-    Cancelling the wait instead would wait for the server once more.
+    Cancelling the waiting task instead would not do: psycopg then asks the server to cancel, and waits for it again.
     """
-    timer = asyncio.get_running_loop().call_later(PATIENCE_S, _hang_up, connection)
+    timer = asyncio.get_running_loop().call_later(SILENCE_MS / 1000, _hang_up, connection)
     try:
         yield
     finally:
@@ -103,7 +119,7 @@ def bounded(connection: AsyncConnection[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def not_now() -> Iterator[None]:
+def unavailable_on_error() -> Iterator[None]:
     """What will pass becomes StoreUnavailable; a mistake of ours stays what it is."""
     try:
         yield
@@ -114,8 +130,27 @@ def not_now() -> Iterator[None]:
         raise StoreUnavailable(says) from error
 
 
+@contextmanager
+def explained_at_start(schema: str) -> Iterator[None]:
+    """Errors while the store is opened, in words for whoever starts it.
+
+    Missing rights are a matter of configuration; a server that is away may come back.
+    """
+    try:
+        yield
+    except (InsufficientPrivilege, InvalidSchemaName) as error:
+        raise ConfigurationError(
+            f"The PostgreSQL user may not use the schema {schema} ({reason(error)}): let an administrator run "
+            f"CREATE SCHEMA {schema} AUTHORIZATION the_user, or GRANT the user all rights on it if it is there."
+        ) from None
+    except psycopg.Error as error:
+        if not is_passing(error):
+            raise
+        raise StoreUnavailable(f"The PostgreSQL server cannot be used now: {reason(error)}.") from error
+
+
 def reason(error: psycopg.Error) -> str:
-    """In a line. A host that is none may be the rest of a password, and is not quoted."""
+    """The error in one line. A host that does not exist may be part of a password, and is not quoted."""
     says = str(error).partition("\n")[0]
     return NO_HOST if any(word in says for word in _NO_HOST) else says
 
@@ -134,13 +169,9 @@ def _is_worth_repeating(error: psycopg.Error) -> bool:
 
 
 def _hang_up(connection: AsyncConnection[Any]) -> None:
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
 
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
     register(connection)
-
-
-# Behind PgBouncer the next statement may meet another session, so nothing is prepared and no transaction is implied.
-_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None}

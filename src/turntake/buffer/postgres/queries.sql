@@ -7,7 +7,7 @@ SELECT * FROM {schema}.swap_1(
 -- offer: due conversations with their open messages, locked until the transaction ends
 SELECT * FROM {schema}.offer_1(%s::bigint, %s::bigint, %s::bigint, %s::bigint);
 
--- announce: word for whoever listens
+-- publish_hint: to every process that listens
 SELECT pg_notify(%s, %s);
 
 -- put_off: rows that cannot be read are looked at again later
@@ -27,7 +27,7 @@ SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY du
 -- clock: the server's time, and the latest any process saw
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
--- note_clock: the time is now; nobody waits for whoever says the same
+-- note_clock: the latest time anybody saw; a row that another process is writing is skipped, for it notes the same
 UPDATE {schema}.clock SET seen_at = %(now)s
 WHERE one = (SELECT one FROM {schema}.clock WHERE seen_at < %(now)s FOR UPDATE SKIP LOCKED);
 
@@ -38,15 +38,15 @@ SELECT key, id, body, letter_at FROM {schema}.turns WHERE id = %s;
 SELECT key, id, body, letter_at FROM {schema}.turns
 WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) ORDER BY head DESC, tail DESC LIMIT %s;
 
--- letters: the latest before a place in the list
+-- letters: the latest that come after a cursor
 SELECT key, id, body, letter_at FROM {schema}.turns
 WHERE letter_at IS NOT NULL AND (letter_at, id) < (%s, %s) ORDER BY letter_at DESC, id DESC LIMIT %s;
 
--- waiting: conversations with a deadline, after a place in the list
+-- waiting: conversations with a deadline, after a cursor
 SELECT due_at, key, version, body FROM {schema}.conversations
 WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT %s;
 
--- idle: conversations without a deadline, after a place in the list
+-- idle: conversations without a deadline, after a cursor
 SELECT due_at, key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
 
 -- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
@@ -62,10 +62,10 @@ WITH old AS (
 )
 SELECT count(*) FROM turns;
 
--- copies: what a page of rows says beside the bodies
+-- search_columns: of a page of rows, with the bodies they must agree with
 SELECT key, version, state, due_at, open_from, body FROM {schema}.conversations WHERE key > %s ORDER BY key LIMIT %s;
 
--- mend: the copies as the body has them, unless somebody wrote the row meanwhile
+-- repair: the search columns as the body has them, unless somebody wrote the row meanwhile
 UPDATE {schema}.conversations c SET state = a.state, due_at = a.due_at, open_from = a.open_from
 FROM unnest(%b, %b, %b, %b, %b) AS a (key, version, state, due_at, open_from)
 WHERE c.key = a.key AND c.version = a.version RETURNING c.key;

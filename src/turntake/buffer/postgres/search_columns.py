@@ -1,4 +1,4 @@
-"""What is written beside a body to search by. The body is right; copies that differ from it are mended."""
+"""The columns beside a row's body that the server searches by. The body is right; columns that differ are repaired."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Self
@@ -8,7 +8,7 @@ from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.rules.key import ConversationKey
 
 
-class Copies(NamedTuple):
+class SearchColumns(NamedTuple):
     """Of one row, as it was at `version`."""
 
     key: str
@@ -24,7 +24,7 @@ class Copies(NamedTuple):
         return cls(str(key), row.version, conversation.state, conversation.due_at, Draft(key, row, 0).open_from)
 
 
-def arrays(rows: Iterable[Copies]) -> tuple[object, ...]:
-    """As the statement `mend` takes them."""
+def arrays(rows: Iterable[SearchColumns]) -> tuple[object, ...]:
+    """As the statement `repair` takes them."""
     keys, versions, states, due_ats, open_froms = zip(*rows, strict=True)
     return Texts(keys), Numbers(versions), Texts(states), Numbers(due_ats), Numbers(open_froms)

@@ -1,4 +1,17 @@
-"""Drafts as the arrays that `swap_1` takes, and its answer as refusals and the time."""
+"""One call of the function `swap_1`: some drafts as the arrays it takes, and its answer as refusals and the time.
+
+How this works: the function gets all drafts of a batch in one call, and decides about each on its own. It takes a draft
+if the conversation's row still has the version that the draft was decided on, and holds none of the ids it adds; then
+it writes all of the draft. Otherwise it writes nothing of it, and answers with the row as it is now. Each array has one
+item per draft, message, turn, move or ended letter; the last four kinds name their draft by its number, from 1 on. The
+drafts are sorted by their keys, so that two calls that lock the same rows never wait for each other in a circle.
+
+The call has an id, which the function writes into each row it takes. If its answer was lost and it is sent again, the
+rows that carry its id are not refused.
+
+The function's name ends in a number. A release that needs other arguments brings a function with the next number, so
+that releases can run side by side; this one's stays until an operator finishes the upgrade.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -15,44 +28,35 @@ from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.transitions import holds
 
-HINT_BYTES = 7_999
+HINT_BYTES = 7_999  # the longest payload that pg_notify takes
 
 
-class _Turn(NamedTuple):
-    place: int
-    id: str
-    head: int
-    tail: int
-    status: str
-    closed_at: int | None = None
-    letter_at: int | None = None
-    body: bytes | None = None
-
-
-class Reply(NamedTuple):
+class SwapReply(NamedTuple):
     """`seen_at` is the latest time that any process noted."""
 
-    refusals: list[Refusal | None]
     server_at: int
     seen_at: int
+    refusals: list[Refusal | None]
 
 
-class Batch:
-    """One request: it has an id, so that it may be sent again when its reply is lost."""
+class SwapCall:
+    """`parameters` are the function's, in its order. If it takes any draft, it also sends the hint and notes the time.
+
+    `is_claim` if the drafts are claims.
+    """
 
     def __init__(
         self,
         drafts: Sequence[Draft],
-        schema: str,
+        channel: str,
         hint: Hint | None = None,
         *,
         is_claim: bool = False,
         noted_at: int | None = None,
     ) -> None:
-        """The time `noted_at` is noted along with it."""
         self._drafts = drafts
-        self._order = sorted(range(len(drafts)), key=lambda number: str(drafts[number].key))
-        ordered = [drafts[number] for number in self._order]
+        self._order = sorted(range(len(drafts)), key=lambda index: str(drafts[index].key))
+        ordered = [drafts[index] for index in self._order]
         self.parameters = [
             uuid4(),
             is_claim,
@@ -61,20 +65,33 @@ class Batch:
             *_turns(ordered),
             *_letters(ordered),
             noted_at,
-            schema,
-            None if hint is None else written(hint),
+            channel,
+            None if hint is None else hint_text(hint),
         ]
 
-    def read(self, answer: Sequence[Any]) -> Reply:
+    def read(self, answer: Sequence[Any]) -> SwapReply:
+        """What the function's answer says, one refusal or None for each draft in order."""
         *others, (*_, server_at, seen_at) = answer
         refusals: list[Refusal | None] = [None] * len(self._order)
-        for place, version, body, known, is_claimed, *_ in others:
-            number = self._order[place - 1]
+        for number, version, body, known, is_claimed, *_ in others:
+            index = self._order[number - 1]
             refusal = refused(version, body, map(bytes.decode, known or ()))
-            # Its reply was lost, and somebody wrote since; ids and epochs alone would also be those of another's claim.
-            is_ours = is_claimed and holds(refusal.row.conversation, self._drafts[number].conversation.epoch)
-            refusals[number] = None if is_ours else refusal
-        return Reply(refusals, server_at, seen_at)
+            # This call's claim was taken, its answer lost, and somebody wrote to the conversation before it was sent
+            # again. The claim is still ours if it still holds; the epoch alone could be that of somebody else's claim.
+            is_ours = is_claimed and holds(refusal.row.conversation, self._drafts[index].conversation.epoch)
+            refusals[index] = None if is_ours else refusal
+        return SwapReply(server_at, seen_at, refusals)
+
+
+class _Turn(NamedTuple):
+    draft: int
+    id: str
+    head: int
+    tail: int
+    status: str
+    closed_at: int | None = None
+    letter_at: int | None = None
+    body: bytes | None = None
 
 
 def _rows(drafts: list[Draft]) -> tuple[object, ...]:
@@ -92,16 +109,16 @@ def _rows(drafts: list[Draft]) -> tuple[object, ...]:
 
 def _messages(drafts: list[Draft]) -> tuple[object, ...]:
     """First where each draft's begin and end, then all of them."""
-    froms, tos, places = Numbers(), Numbers(), Numbers()
-    for place, draft in enumerate(drafts, 1):
-        froms.append(len(places) + 1)
-        places.extend([place] * len(draft.added))
-        tos.append(len(places))
+    froms, tos, numbers = Numbers(), Numbers(), Numbers()
+    for number, draft in enumerate(drafts, 1):
+        froms.append(len(numbers) + 1)
+        numbers.extend([number] * len(draft.added))
+        tos.append(len(numbers))
     added = list(chain.from_iterable(draft.added for draft in drafts))
     return (
         froms,
         tos,
-        places,
+        numbers,
         Numbers(message.seq for message in added),
         Bodies(message.id.encode() for message in added),
         Numbers(message.received_at for message in added),
@@ -110,14 +127,14 @@ def _messages(drafts: list[Draft]) -> tuple[object, ...]:
 
 
 def _turns(drafts: list[Draft]) -> tuple[object, ...]:
-    """Each turn once, as it is in the end."""
+    """Each turn once, as it is in the end: one that a draft both opens and closes is closed."""
     turns: dict[str, _Turn] = {}
-    for place, draft in enumerate(drafts, 1):
-        turns |= {turn.id: _opened(place, turn) for turn in draft.opened}
-        turns |= {closed.id: _closed(place, closed) for closed in draft.closed}
+    for number, draft in enumerate(drafts, 1):
+        turns |= {turn.id: _opened(number, turn) for turn in draft.opened}
+        turns |= {closed.id: _closed(number, closed) for closed in draft.closed}
     rows = turns.values()
     return (
-        Numbers(row.place for row in rows),
+        Numbers(row.draft for row in rows),
         Texts(row.id for row in rows),
         Numbers(row.head for row in rows),
         Numbers(row.tail for row in rows),
@@ -128,28 +145,28 @@ def _turns(drafts: list[Draft]) -> tuple[object, ...]:
     )
 
 
-def _opened(place: int, turn: SealedTurn) -> _Turn:
-    return _Turn(place, turn.id, turn.head, turn.tail, "open")
+def _opened(number: int, turn: SealedTurn) -> _Turn:
+    return _Turn(number, turn.id, turn.head, turn.tail, "open")
 
 
-def _closed(place: int, closed: Closed) -> _Turn:
+def _closed(number: int, closed: Closed) -> _Turn:
     letter_at = closed.at if closed.is_letter else None
-    return _Turn(place, closed.id, closed.head, closed.tail, closed.status, closed.at, letter_at, encode(closed))
+    return _Turn(number, closed.id, closed.head, closed.tail, closed.status, closed.at, letter_at, encode(closed))
 
 
 def _letters(drafts: list[Draft]) -> tuple[object, ...]:
-    moved = [(place, *numbers) for place, draft in enumerate(drafts, 1) for numbers in draft.moved]
-    ended = [(place, letter.id) for place, draft in enumerate(drafts, 1) for letter in draft.ended]
+    moved = [(number, *seqs) for number, draft in enumerate(drafts, 1) for seqs in draft.moved]
+    ended = [(number, letter.id) for number, draft in enumerate(drafts, 1) for letter in draft.ended]
     return (
-        Numbers(place for place, _, _ in moved),
+        Numbers(number for number, _, _ in moved),
         Numbers(seq for _, seq, _ in moved),
         Numbers(new_seq for _, _, new_seq in moved),
-        Numbers(place for place, _ in ended),
+        Numbers(number for number, _ in ended),
         Texts(letter_id for _, letter_id in ended),
     )
 
 
-def written(hint: Hint) -> str:
-    """The server takes no longer word; what is left out is found within the horizon."""
+def hint_text(hint: Hint) -> str:
+    """The hint in JSON. Of one that is too long only the deadline is sent; the rest is found within the horizon."""
     whole = msgspec.json.encode(hint)
     return (whole if len(whole) <= HINT_BYTES else msgspec.json.encode(Hint(hint.due_at))).decode()

@@ -1,6 +1,6 @@
 """One call of swap.lua: some drafts of a shard as its keys and arguments, and its answer as refusals.
 
-How this works: the script takes all drafts of a batch in one call, and decides about each on its own. It takes a draft
+How this works: the script gets all drafts of a batch in one call, and decides about each on its own. It takes a draft
 if the conversation's row still has the version that the draft was decided on, and holds none of the ids it adds; then
 it writes all of the draft. Otherwise it writes nothing of it, and answers with the row as it is now. The head of
 swap.lua lists the keys and arguments in their order; this module and that file change together. Releases that run side
