@@ -1,4 +1,4 @@
-"""`python -m chaos [--store sqlite|redis|postgres|all] [--seconds 120] [--people N] [--seed N]`"""
+"""`python -m chaos [--store sqlite|redis|postgres|all] [--seconds 120] [--people N] [--seed N] [--previous PYTHON]`"""
 
 import argparse
 import asyncio
@@ -20,18 +20,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("CHAOS_SECONDS", "120")))
     parser.add_argument("--people", type=int)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument(
+        "--previous", help="the Python of an earlier release: half of the processes run it until an upgrade at the end"
+    )
     options = parser.parse_args()
     stores = list(STORES) if options.store == "all" else [options.store]
-    failed = [store for store in stores if not judged(store, options.seconds, options.people, options.seed)]
+    failed = [store for store in stores if not judged(store, options)]
     return 1 if failed else 0
 
 
-def judged(store: str, seconds: float, people: int | None, seed: int) -> bool:
+def judged(store: str, options: argparse.Namespace) -> bool:
     """Runs, prints, and says whether every promise was kept; if not, the folder with the logs stays."""
-    print(f"{store}, seed {seed}, {seconds:.0f} s", flush=True)
+    print(f"{store}, seed {options.seed}, {options.seconds:.0f} s", flush=True)
     folder = Path(tempfile.mkdtemp(prefix=f"turntake-chaos-{store}-"))
     try:
-        outcome = asyncio.run(run(store, seconds, people, seed, folder))
+        outcome = asyncio.run(run(store, options.seconds, options.people, options.seed, folder, options.previous))
     except BaseException:
         print(f"  it broke off; the logs are in {folder}")
         raise

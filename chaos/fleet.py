@@ -19,17 +19,24 @@ PAUSE_S = 0.1
 
 
 class Process:
-    """One of them, always on the same port. `troubles` are things it should not have done."""
+    """One of them, always on the same port. `troubles` are things it should not have done.
 
-    def __init__(self, name: str, role: str, environment: Mapping[str, str], folder: Path) -> None:
+    `python` is the interpreter of the environment in which turntake is installed; another one than ours has another
+    release.
+    """
+
+    def __init__(
+        self, name: str, role: str, environment: Mapping[str, str], folder: Path, python: str = sys.executable
+    ) -> None:
         self.name = name
         self.role = role
+        self.python = python
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / f"{name}.log"
         self.troubles: list[str] = []
         self.failed_starts = 0
-        self._arguments = [sys.executable, "-m", "turntake", "serve", "--role", role, "--port", str(port)]
+        self._arguments = ["-m", "turntake", "serve", "--role", role, "--port", str(port)]
         self._environment = {**os.environ, **environment}
         self._process: asyncio.subprocess.Process | None = None
         self._is_ready = asyncio.Event()
@@ -71,6 +78,12 @@ class Process:
         elif how == signal.SIGTERM and was_ready and process.returncode not in (0, -signal.SIGKILL):
             self.troubles.append(f"{self.name} ended with {process.returncode} after SIGTERM")
 
+    async def upgrade(self) -> None:
+        """Stops it politely; it comes back on this release."""
+        self.python = sys.executable
+        await self.end(signal.SIGTERM)
+        await self.ready()
+
     async def pause(self, seconds: float) -> None:
         """Stopped in the middle of whatever it does."""
         process = self._process
@@ -87,7 +100,7 @@ class Process:
             self._is_meant_to_end = False
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *self._arguments, env=self._environment, stdout=log, stderr=log
+                    self.python, *self._arguments, env=self._environment, stdout=log, stderr=log
                 )
             looking = asyncio.create_task(self._look())
             code = await self._process.wait()
@@ -122,6 +135,11 @@ class Fleet:
         self.processes = processes
         self.acceptors = [process for process in processes if process.role != "work"]
         self.workers = [process for process in processes if process.role != "accept"]
+
+    @property
+    def earlier(self) -> list[Process]:
+        """Those that run another release than this one."""
+        return [process for process in self.processes if process.python != sys.executable]
 
     @property
     def doors(self) -> list[str]:

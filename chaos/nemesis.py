@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 
 from chaos.fleet import Fleet, Process
 from chaos.history import History
-from chaos.stores import Place
+from chaos.stores import Setup
 from harness.databases import Server
 from harness.proxy import Proxy, Way
 
@@ -18,9 +18,9 @@ Fault = Callable[[], Coroutine[None, None, None]]
 class Nemesis:
     """Draws faults by chance until its time is up. Everything it broke is whole again when `torment` returns."""
 
-    def __init__(self, fleet: Fleet, place: Place, history: History, chance: random.Random, lease_s: float) -> None:
+    def __init__(self, fleet: Fleet, setup: Setup, history: History, chance: random.Random, lease_s: float) -> None:
         self._fleet = fleet
-        self._place = place
+        self._setup = setup
         self._history = history
         self._chance = chance
         self._lease_s = lease_s
@@ -28,7 +28,7 @@ class Nemesis:
     async def torment(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         async with asyncio.TaskGroup() as faults:
-            if self._place.server is None:
+            if self._setup.server is None:
                 faults.create_task(self._one_after_the_other(self.lone_faults(), (0.05, 0.9), until))
             else:
                 faults.create_task(self._side_by_side(self.process_faults(), (0.5, 3.0), until, faults))
@@ -94,7 +94,7 @@ class Nemesis:
 
     async def _sever(self) -> None:
         with self._history.fault("sever", "store"):
-            await asyncio.to_thread(self._place.sever)
+            await asyncio.to_thread(self._setup.sever)
 
     async def _cut(self) -> None:
         await self._on_the_way("cut", self._proxy.cut, self._chance.uniform(0.2, 2))
@@ -122,10 +122,10 @@ class Nemesis:
 
     @property
     def _proxy(self) -> Proxy:
-        assert self._place.proxy is not None
-        return self._place.proxy
+        assert self._setup.proxy is not None
+        return self._setup.proxy
 
     @property
     def _server(self) -> Server:
-        assert self._place.server is not None
-        return self._place.server
+        assert self._setup.server is not None
+        return self._setup.server

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from chaos.fleet import Fleet
 from chaos.history import History
 from chaos.people import Person
-from chaos.stores import Place
+from chaos.stores import Setup
 
 
-async def lose_index(fleet: Fleet, place: Place, people: Sequence[Person], history: History) -> list[str]:
+async def lose_index(fleet: Fleet, setup: Setup, people: Sequence[Person], history: History) -> list[str]:
     """With no worker up, people write, the index is deleted and rebuilt. Returns what went wrong doing so."""
     with history.fault("wipe index", "store"):
         await asyncio.gather(*(worker.close(signal.SIGTERM) for worker in fleet.workers))
         for person in people:
             await person.say()
-        await asyncio.to_thread(place.wipe_index)
-        troubles = await _rebuild(place.url)
+        await asyncio.to_thread(setup.wipe_index)
+        troubles = await _rebuild(setup.url)
         for worker in fleet.workers:
             worker.open()
         await fleet.ready()

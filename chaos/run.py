@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 import httpx2
@@ -17,7 +19,7 @@ from chaos.outside import Outside
 from chaos.people import PATIENCE_S, crowd
 from chaos.promises import violations
 from chaos.rebuild import lose_index
-from chaos.stores import STORES, Place
+from chaos.stores import STORES, Setup
 from harness.databases import free_port
 
 # Two seconds of lateness are what a machine with nothing else to do is allowed; this one has, so three times as much.
@@ -50,19 +52,22 @@ class Outcome:
     dropped_replies: int = 0
 
 
-async def run(store: str, seconds: float, people: int | None, seed: int, folder: Path) -> Outcome:
+async def run(
+    store: str, seconds: float, people: int | None, seed: int, folder: Path, previous: str | None = None
+) -> Outcome:
+    """`previous` is the Python of an earlier release: every second process, from the first on, starts with that one."""
     began, history = time.monotonic(), History()
     outside = Outside(history, random.Random(f"{seed} outside"), 1.8 * LIMITS.lease)
     async with AsyncExitStack() as ends:
-        place = await ends.enter_async_context(STORES[store](folder))
+        setup = await ends.enter_async_context(STORES[store](folder))
         port = await ends.enter_async_context(_served(outside))
-        fleet = _fleet(place, port, folder)
+        fleet = _fleet(setup, port, folder, previous)
         ends.push_async_callback(fleet.close)
         await ends.enter_async_context(_watched(history, store))
         await fleet.open()
-        nemesis = Nemesis(fleet, place, history, random.Random(f"{seed} nemesis"), LIMITS.lease)
+        nemesis = Nemesis(fleet, setup, history, random.Random(f"{seed} nemesis"), LIMITS.lease)
         async with asyncio.timeout(seconds + LONGEST_END_S):
-            troubles = await _play(fleet, place, nemesis, outside, seconds, people or place.people, seed)
+            troubles = await _play(fleet, setup, nemesis, outside, seconds, people or setup.people, seed)
     found = [Violation("trouble", "", trouble) for trouble in (*troubles, *fleet.troubles)]
     return Outcome(
         store,
@@ -72,12 +77,12 @@ async def run(store: str, seconds: float, people: int | None, seed: int, folder:
         found + violations(history, LIMITS),
         {name: fleet.count(sentence) for name, sentence in SENTENCES.items()},
         sum(process.failed_starts for process in fleet.processes),
-        place.proxy.dropped_replies if place.proxy else 0,
+        setup.proxy.dropped_replies if setup.proxy else 0,
     )
 
 
 async def _play(
-    fleet: Fleet, place: Place, nemesis: Nemesis, outside: Outside, seconds: float, size: int, seed: int
+    fleet: Fleet, setup: Setup, nemesis: Nemesis, outside: Outside, seconds: float, size: int, seed: int
 ) -> list[str]:
     """Returns what went wrong and is no part of the history."""
     history, stop = outside.history, asyncio.Event()
@@ -88,13 +93,16 @@ async def _play(
                 talking.create_task(person.talk(stop))
             await asyncio.sleep(WARM_UP_S)
             await nemesis.torment(max(0, seconds - WARM_UP_S - COOL_DOWN_S))
+            for process in fleet.earlier:
+                with history.fault("upgrade", process.name):
+                    await process.upgrade()
             outside.is_calm = True
             await fleet.ready()
             await asyncio.sleep(COOL_DOWN_S)
             stop.set()
         troubles = await drain(fleet)
-        if place.has_index:
-            troubles += await lose_index(fleet, place, people, history)
+        if setup.has_index:
+            troubles += await lose_index(fleet, setup, people, history)
             troubles += await drain(fleet)
     return troubles
 
@@ -117,9 +125,9 @@ async def _open(client: httpx2.AsyncClient) -> list[str]:
     return [str(found) for answer in answers for found in answer.json()["conversations"]]
 
 
-def _fleet(place: Place, outside_port: int, folder: Path) -> Fleet:
+def _fleet(setup: Setup, outside_port: int, folder: Path, previous: str | None) -> Fleet:
     environment = {
-        "TURNTAKE_STORE": place.url,
+        "TURNTAKE_STORE": setup.url,
         "TURNTAKE_AGENT": f"http://127.0.0.1:{outside_port}/agent",
         "TURNTAKE_GENERIC_CALLBACK_URL": f"http://127.0.0.1:{outside_port}/channel",
         "TURNTAKE_WORKER_LEASE_MS": str(round(LIMITS.lease * 1000)),
@@ -130,7 +138,13 @@ def _fleet(place: Place, outside_port: int, folder: Path) -> Fleet:
         "TURNTAKE_RULES_MAX_MESSAGES": str(LIMITS.max_messages),
         "TURNTAKE_RULES_MAX_ATTEMPTS": "1000",
     }
-    return Fleet([Process(f"{role}{number}", role, environment, folder) for number, role in enumerate(place.roles, 1)])
+    pythons = cycle((previous or sys.executable, sys.executable))
+    return Fleet(
+        [
+            Process(f"{role}{number}", role, environment, folder, python)
+            for number, (role, python) in enumerate(zip(setup.roles, pythons, strict=False), 1)
+        ]
+    )
 
 
 @asynccontextmanager

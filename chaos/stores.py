@@ -12,8 +12,8 @@ from harness.proxy import Proxy
 ROLES = ("work",) * 4 + ("accept",) * 2
 
 
-class Place:
-    """Where messages are kept. `roles` are the processes on it; `proxy` and `server` are None if there are none.
+class Setup:
+    """A store as a run uses it. `roles` are the processes on it; `proxy` and `server` are None if there are none.
 
     `has_index` if its deadlines are kept apart from the conversations, and can be lost without them.
     """
@@ -34,13 +34,13 @@ class Place:
         """Deletes the index of deadlines behind everybody's back."""
 
 
-class SqlitePlace(Place):
+class SqliteSetup(Setup):
     """One file, one process that does everything."""
 
     roles = ("all",)
 
 
-class RedisPlace(Place):
+class RedisSetup(Setup):
     """Valkey that syncs each write: with `everysec`, a killed server may lose what it acknowledged."""
 
     server: Valkey
@@ -56,7 +56,7 @@ class RedisPlace(Place):
             client.delete(*client.scan_iter("turntake:{s*}:due", count=1_000))
 
 
-class PostgresPlace(Place):
+class PostgresSetup(Setup):
     """PostgreSQL with its own settings."""
 
     server: Postgres
@@ -67,23 +67,23 @@ class PostgresPlace(Place):
 
 
 @asynccontextmanager
-async def sqlite(folder: Path) -> AsyncIterator[Place]:
-    yield SqlitePlace(f"sqlite:///{folder / 'chaos.db'}")
+async def sqlite(folder: Path) -> AsyncIterator[Setup]:
+    yield SqliteSetup(f"sqlite:///{folder / 'chaos.db'}")
 
 
 @asynccontextmanager
-async def redis(folder: Path) -> AsyncIterator[Place]:
+async def redis(folder: Path) -> AsyncIterator[Setup]:
     with Valkey(folder / "valkey", ALWAYS) as server:
         async with Proxy(server.port) as proxy:
-            yield RedisPlace(f"redis://{HOST}:{proxy.port}", server, proxy)
+            yield RedisSetup(f"redis://{HOST}:{proxy.port}", server, proxy)
 
 
 @asynccontextmanager
-async def postgres(folder: Path) -> AsyncIterator[Place]:
+async def postgres(folder: Path) -> AsyncIterator[Setup]:
     with Postgres(folder / "postgres") as server:
         server.database("chaos")
         async with Proxy(server.port) as proxy:
-            yield PostgresPlace(f"postgresql://postgres@{HOST}:{proxy.port}/chaos", server, proxy)
+            yield PostgresSetup(f"postgresql://postgres@{HOST}:{proxy.port}/chaos", server, proxy)
 
 
 STORES = {"sqlite": sqlite, "redis": redis, "postgres": postgres}

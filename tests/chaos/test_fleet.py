@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -53,3 +54,20 @@ async def test_a_paused_one_does_nothing_until_it_goes_on(process: Process) -> N
 
 async def test_what_was_logged_is_counted(process: Process) -> None:
     assert Fleet([process]).count('"Listening"') == 1
+
+
+async def test_an_earlier_release_is_upgraded(tmp_path: Path) -> None:
+    """Here the earlier release is a Python that says so first."""
+    python = tmp_path / "earlier"
+    python.write_text(f'#!/bin/sh\necho an earlier release\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    store = {"TURNTAKE_STORE": f"sqlite:///{tmp_path / 'chaos.db'}"}
+    fleet = Fleet([Process("all1", "all", store, tmp_path, str(python))])
+    await fleet.open()
+    (process,) = fleet.earlier
+    await process.end(signal.SIGKILL)
+    await process.ready()
+    assert fleet.count("an earlier release") == 2, "it comes back as it was"
+    await process.upgrade()
+    await fleet.close()
+    assert (fleet.count("an earlier release"), fleet.earlier, fleet.troubles) == (2, [], [])
