@@ -48,8 +48,8 @@ class EventMetadata(msgspec.Struct, frozen=True, rename="camel"):
     platform: str
 
 
-class Batch(msgspec.Struct, frozen=True, rename="camel"):
-    """A turn: what one person said, handed over together. Only `attempt` differs when it is handed over again."""
+class TurnHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """Which turn of which conversation: how its event and its view in the API begin."""
 
     turn_id: str
     conversation_id: str
@@ -59,6 +59,11 @@ class Batch(msgspec.Struct, frozen=True, rename="camel"):
     account: str
     agent: str
     topic: str
+
+
+class Batch(TurnHeader, frozen=True, rename="camel"):
+    """A turn: what one person said, handed over together. Only `attempt` differs when it is handed over again."""
+
     attempt: int
     reason: str
     message_count: int
@@ -129,6 +134,11 @@ def reply_ready(key: ConversationKey, turn_id: str, index: int, text: str) -> Re
     return ReplyReady(id=f"{turn_id}.{index}", source=_source(key), subject=str(key), data=data)
 
 
+def header_of(turn_id: str, key: ConversationKey, agent: str) -> tuple[str, str, str, str, str, str, str, str]:
+    """The fields of a TurnHeader, in their order."""
+    return turn_id, key.conversation, str(key), key.tenant, key.channel, key.account, agent, key.topic
+
+
 def event_message(message: Message, platform: str) -> EventMessage:
     """A message as events and the API show it."""
     return EventMessage(
@@ -165,14 +175,7 @@ def _batch(turn: Turn) -> Batch:
     key, platform = turn.conversation, turn.conversation.channel
     sent = [sent_at(message) for message in turn.messages]
     return Batch(
-        turn_id=turn.id,
-        conversation_id=key.conversation,
-        conversation_key=str(key),
-        tenant=key.tenant,
-        channel=key.channel,
-        account=key.account,
-        agent=turn.agent,
-        topic=key.topic,
+        *header_of(turn.id, key, turn.agent),
         attempt=turn.attempt,
         reason=turn.reason,
         message_count=len(turn.messages),

@@ -1,22 +1,24 @@
 """How conversations, turns and dead letters look from outside. Pure; the structs are also the API's schema."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from turntake.deliver.cloudevents import (
     EventDecision,
     EventMessage,
     EventMetadata,
     Instant,
+    TurnHeader,
     event_decision,
     event_message,
+    header_of,
     sent_at,
 )
 from turntake.http.why import why
 from turntake.instants import rfc3339
-from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
+from turntake.rules.conversation import Closed, Conversation, SealedTurn, State, TurnStatus
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order, joined
@@ -78,23 +80,15 @@ class ConversationDetail(ConversationView, frozen=True, rename="camel"):
     turns: list[PastTurnView]
 
 
-class TurnView(msgspec.Struct, frozen=True, rename="camel"):
+class TurnView(TurnHeader, frozen=True, rename="camel"):
     """A turn from its first message to its end; the fields it shares with `messages.batch.ready` mean the same.
 
     `waitedMs` is how long its first message waited, `latenessMs` how long after being due it was claimed.
     `sentReplies` is how many of its replies left for the person, where they leave at all.
-    `unknownReplies` are the places, from 0, of replies that a platform may have taken or not: it never said.
+    `unknownReplies` are the indexes, from 0, of replies that a platform may have taken or not: it never said.
     """
 
-    turn_id: str
-    conversation_id: str
-    conversation_key: str
-    tenant: str
-    channel: str
-    account: str
-    agent: str
-    topic: str
-    status: Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
+    status: TurnStatus
     attempt: int
     reason: str
     message_count: int
@@ -137,15 +131,30 @@ class LetterDetail(LetterView, frozen=True, rename="camel"):
 
 
 def conversation_view(key: ConversationKey, conversation: Conversation, now: int) -> ConversationView:
-    return ConversationView(**_standing(key, conversation, now))
+    buffer, turn = conversation.buffer, conversation.turn
+    return ConversationView(
+        conversation_key=str(key),
+        conversation_id=key.conversation,
+        tenant=key.tenant,
+        channel=key.channel,
+        account=key.account,
+        topic=key.topic,
+        agent=conversation.agent,
+        status=conversation.state,
+        message_count=conversation.waiting,
+        due_at=instant(buffer.due.at if buffer else None),
+        reason=buffer.due.reason if buffer else None,
+        turn_id=turn.id if turn else None,
+        why=why(conversation, now),
+    )
 
 
 def conversation_detail(snapshot: Snapshot, turns: Iterable[TurnRecord], now: int) -> ConversationDetail:
-    conversation = snapshot.conversation
-    buffer, turn = conversation.buffer, conversation.turn
+    """The latest of `turns` that are over, with everything that is open."""
+    buffer, turn = snapshot.conversation.buffer, snapshot.conversation.turn
     waiting = [m for m in snapshot.messages if buffer is not None and m.seq >= buffer.head]
     return ConversationDetail(
-        **_standing(snapshot.key, conversation, now),
+        **asdict(conversation_view(snapshot.key, snapshot.conversation, now)),
         messages=message_views(waiting, snapshot.key),
         turn=None if turn is None else _open_turn(snapshot, turn),
         decisions=decision_views(buffer.decisions if buffer else turn.decisions if turn else ()),
@@ -158,15 +167,8 @@ def turn_view(record: TurnRecord) -> TurnView:
     arrived_at = min((message.received_at for message in record.messages), default=None)
     sent = [sent_at(message) for message in record.messages]
     return TurnView(
-        turn_id=record.id,
-        conversation_id=key.conversation,
-        conversation_key=str(key),
-        tenant=key.tenant,
-        channel=key.channel,
-        account=key.account,
-        agent=record.agent,
-        topic=key.topic,
-        status=record.status,  # type: ignore[arg-type]
+        *header_of(record.id, key, record.agent),
+        status=record.status,  # type: ignore[arg-type]  # a str in stores: a later release may write others
         attempt=turn.attempt if turn else 0,
         reason=turn.ready.reason if turn else closed.reason if closed else "",
         message_count=len(record.messages),
@@ -178,25 +180,37 @@ def turn_view(record: TurnRecord) -> TurnView:
         unknown_replies=turn.progress.unknown if turn else (),
         error=_error(turn, closed),
         metadata=EventMetadata(key.channel),
-        buffered_at=_instant(arrived_at),
-        first_message_at=_instant(min(sent, default=None)),
-        last_message_at=_instant(max(sent, default=None)),
-        due_at=_instant(turn.ready.at if turn else None),
-        claimed_at=_instant(turn.claimed_at if turn else None),
-        settled_at=_instant(closed.at if closed else None),
-        lease_until_at=_instant(turn.due_at if turn and turn.is_leased and closed is None else None),
-        retry_at=_instant(turn.due_at if turn and not turn.is_leased and closed is None else None),
+        buffered_at=instant(arrived_at),
+        first_message_at=instant(min(sent, default=None)),
+        last_message_at=instant(max(sent, default=None)),
+        due_at=instant(turn.ready.at if turn else None),
+        claimed_at=instant(turn.claimed_at if turn else None),
+        settled_at=instant(closed.at if closed else None),
+        lease_until_at=instant(turn.due_at if turn and turn.is_leased and closed is None else None),
+        retry_at=instant(turn.due_at if turn and not turn.is_leased and closed is None else None),
         lateness_ms=turn.claimed_at - turn.ready.at if turn else None,
         waited_ms=turn.claimed_at - arrived_at if turn and arrived_at is not None else None,
     )
 
 
 def letter_view(letter: Letter) -> LetterView:
-    return LetterView(**_letter(letter))
+    return LetterView(
+        id=letter.id,
+        conversation_key=str(letter.key),
+        at=rfc3339(letter.at),
+        reason=letter.reason,
+        error=letter.error,
+        attempts=letter.attempts,
+        message_count=letter.count,
+    )
 
 
 def letter_detail(letter: Letter) -> LetterDetail:
-    return LetterDetail(**_letter(letter), messages=message_views(letter.messages, letter.key))
+    return LetterDetail(**asdict(letter_view(letter)), messages=message_views(letter.messages, letter.key))
+
+
+def instant(at: int | None) -> str | None:
+    return None if at is None else rfc3339(at)
 
 
 def message_views(messages: Iterable[Message], key: ConversationKey) -> list[EventMessage]:
@@ -205,25 +219,6 @@ def message_views(messages: Iterable[Message], key: ConversationKey) -> list[Eve
 
 def decision_views(decisions: Iterable[Decision]) -> list[EventDecision]:
     return [event_decision(decision) for decision in decisions]
-
-
-def _standing(key: ConversationKey, conversation: Conversation, now: int) -> dict[str, Any]:
-    buffer, turn = conversation.buffer, conversation.turn
-    return {
-        "conversation_key": str(key),
-        "conversation_id": key.conversation,
-        "tenant": key.tenant,
-        "channel": key.channel,
-        "account": key.account,
-        "topic": key.topic,
-        "agent": conversation.agent,
-        "status": conversation.state,
-        "message_count": conversation.waiting,
-        "due_at": _instant(buffer.due.at if buffer else None),
-        "reason": buffer.due.reason if buffer else None,
-        "turn_id": turn.id if turn else None,
-        "why": why(conversation, now),
-    }
 
 
 def _open_turn(snapshot: Snapshot, turn: SealedTurn) -> OpenTurnView:
@@ -236,8 +231,8 @@ def _open_turn(snapshot: Snapshot, turn: SealedTurn) -> OpenTurnView:
         replies=turn.progress.replies,
         error=turn.error,
         claimed_at=rfc3339(turn.claimed_at),
-        lease_until_at=_instant(turn.due_at if turn.is_leased else None),
-        retry_at=_instant(None if turn.is_leased else turn.due_at),
+        lease_until_at=instant(turn.due_at if turn.is_leased else None),
+        retry_at=instant(None if turn.is_leased else turn.due_at),
     )
 
 
@@ -251,26 +246,10 @@ def _past_turn(record: TurnRecord) -> PastTurnView:
         reason=turn.ready.reason if turn else None,
         replies=turn.progress.replies if turn else (),
         error=_error(turn, closed),
-        claimed_at=_instant(turn.claimed_at if turn else None),
-        settled_at=_instant(closed.at if closed else None),
+        claimed_at=instant(turn.claimed_at if turn else None),
+        settled_at=instant(closed.at if closed else None),
     )
-
-
-def _letter(letter: Letter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "conversation_key": str(letter.key),
-        "at": rfc3339(letter.at),
-        "reason": letter.reason,
-        "error": letter.error,
-        "attempts": letter.attempts,
-        "message_count": letter.count,
-    }
 
 
 def _error(turn: SealedTurn | None, closed: Closed | None) -> str:
     return (closed.error if closed else "") or (turn.error if turn else "")
-
-
-def _instant(at: int | None) -> str | None:
-    return None if at is None else rfc3339(at)
