@@ -1,13 +1,16 @@
-"""POST /v1/messages and /v1/activity, over a real server."""
+"""POST /v1/messages, over a real server."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
 import pytest
 
 from harness.servers import talking
-from turntake import ConversationKey, Rules, TurnTake
+from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
+from turntake.buffer.memory import MemoryStore
+from turntake.clock import SystemClock
+from turntake.rules.records import Append, Appended
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 ANA = {"conversation": "ana"}
@@ -24,10 +27,10 @@ def client(turns: TurnTake) -> Iterator[httpx2.Client]:
         yield client
 
 
-def post(client: httpx2.Client, body: Any, path: str = "/v1/messages") -> httpx2.Response:
+def post(client: httpx2.Client, body: Any) -> httpx2.Response:
     if isinstance(body, bytes):
-        return client.post(path, content=body)
-    return client.post(path, json=body)
+        return client.post("/v1/messages", content=body)
+    return client.post("/v1/messages", json=body)
 
 
 def buffered(client: httpx2.Client) -> int:
@@ -207,35 +210,8 @@ def test_the_largest_is_still_taken(client: httpx2.Client, body: dict[str, Any])
     assert post(client, body).json()["status"] == "buffered"
 
 
-def test_activity_moves_the_deadline(client: httpx2.Client, turns: TurnTake) -> None:
-    """While the person composes, what waits goes on waiting; when they stop, it no longer does."""
-    due = post(client, {**ANA, "id": "1", "text": "hi"}).json()["dueAt"]
-    pushed = post(client, {**ANA, "kind": "typing", "ttlMs": 120_000}, "/v1/activity")
-    assert pushed.status_code == 202
-    assert pushed.json()["reason"] == "activity"
-    assert pushed.json()["dueAt"] > due
-    back = post(client, {**ANA, "kind": "stopped"}, "/v1/activity").json()
-    assert (back["reason"], back["dueAt"] < pushed.json()["dueAt"]) == ("silence", True)
-
-
-def test_activity_without_messages_does_nothing(client: httpx2.Client) -> None:
-    """Nobody waits, so there is no deadline to move."""
-    response = post(client, {**ANA, "kind": "recording"}, "/v1/activity")
-    assert (response.status_code, response.json()) == (202, {"dueAt": None, "reason": None})
-    assert buffered(client) == 0
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"[]", {"kind": "typing"}, {**ANA, "kind": "sleeping"}, {**ANA, "kind": "typing", "ttlMs": -1}],
-)
-def test_bad_activity_is_refused(client: httpx2.Client, body: Any) -> None:
-    """As for messages."""
-    assert post(client, body, "/v1/activity").status_code == 400
-
-
 def test_accepting_is_one_call(turns: TurnTake, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list reaches the store in one piece, so it is stored whole or not at all."""
+    """A list reaches the store in one piece, so that it can store each conversation's part of it at once."""
     calls = []
     accept = turns.accept
 
@@ -246,3 +222,27 @@ def test_accepting_is_one_call(turns: TurnTake, client: httpx2.Client, monkeypat
     monkeypatch.setattr(turns, "accept", counted)
     post(client, [{"conversation": name, "id": "1", "text": "hi"} for name in "abc"])
     assert calls == [[ConversationKey.of(name) for name in "abc"]]
+
+
+class HalfDone(MemoryStore):
+    """Fails once, after it has stored the first conversation's messages."""
+
+    has_failed = False
+
+    async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
+        if self.has_failed:
+            return await super().append(arrivals)
+        self.has_failed = True
+        await super().append([arrival for arrival in arrivals if arrival.key == arrivals[0].key])
+        raise StoreUnavailable
+
+
+def test_a_list_that_failed_in_the_middle_is_sent_again_whole() -> None:
+    """What was stored before the failure is known by its ids, and the rest is stored now."""
+    items = [{"conversation": name, "id": str(n), "text": "hi"} for n in range(2) for name in ("ana", "bob")]
+    with talking(TurnTake(HalfDone(SystemClock()), rules=PATIENT, role="accept")) as client:
+        assert post(client, items).status_code == 503
+        again = post(client, items)
+        statuses = [receipt["status"] for receipt in again.json()]
+        assert (again.status_code, statuses) == (202, ["duplicate", "buffered", "duplicate", "buffered"])
+        assert buffered(client) == 4
