@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -38,9 +38,17 @@ H = TypeVar("H", bound=Handler)
 Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
-KEEP_MS = 8 * DAY_MS
+DEFAULT_ROLE: Role = "all"
 JANITOR_MS = 60_000
-_WORKER = WorkerOptions()
+
+
+class HistoryOptions(msgspec.Struct, frozen=True):
+    """`[history]`: what is kept of turns that have ended."""
+
+    keep_ms: Annotated[int, msgspec.Meta(ge=0, description="How long settled turns are kept.")] = 8 * DAY_MS
+
+
+_WORKER, _HISTORY = WorkerOptions(), HistoryOptions()
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -74,10 +82,10 @@ class TurnTake:
         rules: Rules | str = Rules(),  # noqa: B008 - a frozen value
         agent: Sink | Handler | None = None,
         outbound: Outbound | None = None,
-        role: Role = "all",
+        role: Role = DEFAULT_ROLE,
         concurrency: int = _WORKER.concurrency,
         lease_ms: int = _WORKER.lease_ms,
-        keep_ms: int = KEEP_MS,
+        keep_ms: int = _HISTORY.keep_ms,
         shutdown_ms: int = _WORKER.shutdown_ms,
         clock: Clock | None = None,
     ) -> None:

@@ -199,11 +199,11 @@ def test_the_server_of_the_settings_is_found(patient: Served, capsys: Output) ->
 def test_init_writes_what_loads(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["init"]) == 0
     assert "turntake serve" in capsys.readouterr().out
-    settings = load(environ={})
-    assert settings("agent") == "agent:answer"
-    assert [key for key in settings.given if settings.is_set(key)] == ["agent"]
+    options = load(environ={})
+    assert options.agent == "agent:answer"
+    assert [key for key in options.sources.given if options.sources.is_set(key)] == ["agent"]
     monkeypatch.delitem(sys.modules, "agent", raising=False)
-    assert agent_of(settings).turns is None
+    assert agent_of(options).turns is None
 
 
 def test_init_keeps_what_is_there(capsys: Output) -> None:
@@ -222,8 +222,8 @@ def test_every_line_of_the_written_file_is_valid() -> None:
     Path("turntake.toml").write_text(
         "\n".join(line for line in lines if line.split(" =")[0].isidentifier() or "[" in line[:1])
     )
-    settings, defaults = load(environ={}), load(config=Path("/dev/null"), environ={})
-    assert {k: g.value for k, g in settings.given.items()} == {k: g.value for k, g in defaults.given.items()}
+    written, defaults = (load(config=config, environ={}).sources.given for config in (None, Path("/dev/null")))
+    assert {k: g.value for k, g in written.items()} == {k: g.value for k, g in defaults.items()}
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in COMMANDS])

@@ -37,7 +37,7 @@ def lines(stream: io.StringIO) -> list[str]:
 def test_json_lines_where_nobody_watches() -> None:
     """Fields come from `extra`; instants are RFC 3339."""
     stream = io.StringIO()
-    logs.configure("info", "auto", stream)
+    logs.configure(logs.LogOptions("info", "auto"), stream)
     logging.getLogger("turntake").info("Claimed", extra={"action": "claim", "conversation": "a:b", "turn": "t1"})
     (line,) = lines(stream)
     record = json.loads(line)
@@ -56,7 +56,7 @@ def test_json_lines_where_nobody_watches() -> None:
 def test_one_readable_line_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
-    logs.configure("info", "auto", stream)
+    logs.configure(logs.LogOptions("info", "auto"), stream)
     logging.getLogger("turntake").warning("Two\nlines", extra={"action": "x", "conversation": "a b", "n": 3})
     (line,) = lines(stream)
     assert line[8:] == ' WARNING Two\\nlines  conversation="a b" n=3'
@@ -68,7 +68,7 @@ def test_colour_only_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        logs.configure("info", "text", stream)
+        logs.configure(logs.LogOptions("info", "text"), stream)
         logging.getLogger("turntake").info("Listening")
     assert "\x1b[32mINFO" in terminal.getvalue()
     assert "\x1b" not in file.getvalue()
@@ -79,7 +79,7 @@ def test_colour_only_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_and_secrets_are_withheld(format: logs.Format, name: str) -> None:
     """Whoever passes them by mistake, they do not reach the log."""
     stream = io.StringIO()
-    logs.configure("info", format, stream)
+    logs.configure(logs.LogOptions("info", format), stream)
     logging.getLogger("turntake").info("Buffered", extra={name: "hunter2"})
     assert "hunter2" not in stream.getvalue()
     assert name in stream.getvalue()
@@ -88,7 +88,7 @@ def test_words_and_secrets_are_withheld(format: logs.Format, name: str) -> None:
 @pytest.mark.parametrize("format", ["text", "json"])
 def test_exceptions_show_where_and_what_kind_but_not_their_words(format: logs.Format) -> None:
     stream = io.StringIO()
-    logs.configure("info", format, stream)
+    logs.configure(logs.LogOptions("info", format), stream)
     try:
         raise ValueError("my card number is " + str(1233 + 1))
     except ValueError:
@@ -100,7 +100,7 @@ def test_exceptions_show_where_and_what_kind_but_not_their_words(format: logs.Fo
 
 def test_debug_shows_everything_of_an_exception() -> None:
     stream = io.StringIO()
-    logs.configure("debug", "text", stream)
+    logs.configure(logs.LogOptions("debug", "text"), stream)
     try:
         raise ValueError("details " + str(42))
     except ValueError:
@@ -110,7 +110,7 @@ def test_debug_shows_everything_of_an_exception() -> None:
 
 def test_uvicorn_speaks_through_us_and_its_access_log_is_silent() -> None:
     stream = io.StringIO()
-    logs.configure("info", "json", stream)
+    logs.configure(logs.LogOptions("info", "json"), stream)
     logging.getLogger("uvicorn.access").info("GET /")
     logging.getLogger("uvicorn.error").info("Started server process")
     logging.getLogger("uvicorn.error").error("Broken", extra={"color_message": "x"})
@@ -121,7 +121,7 @@ def test_uvicorn_speaks_through_us_and_its_access_log_is_silent() -> None:
 
 def test_levels() -> None:
     stream = io.StringIO()
-    logs.configure("error", "text", stream)
+    logs.configure(logs.LogOptions("error", "text"), stream)
     logging.getLogger("turntake").warning("not this")
     logging.getLogger("turntake").error("this")
     assert len(lines(stream)) == 1

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 from turntake.accept.body import LATEST_AT
 from turntake.platforms.channel import SAID, ChatEvent
@@ -18,9 +17,6 @@ CHANGES = frozenset({"edit", "delete"})
 SIGNS = frozenset({"typing", "stopped"})
 LONGEST_ID = 1_024
 """In bytes. Real ids are far shorter, and an index does not take any length."""
-
-Groups = Literal["person", "group"]
-"""Who has a buffer in a group chat: each person, or the group."""
 
 
 class Intake:

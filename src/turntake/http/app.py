@@ -19,16 +19,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.activity import Activity
-from turntake.accept.intake import Groups, Intake
+from turntake.accept.intake import Intake
 from turntake.accept.messages import Messages
+from turntake.accept.options import Groups, WebhookOptions
 from turntake.accept.webhooks import Channels, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
 from turntake.http.endpoint import Endpoint
 from turntake.http.events import EventStream
-from turntake.http.limits import MAX_BODY_BYTES, MAX_WEBHOOK_BYTES, RECEIVE_MS, BodyLimit
+from turntake.http.limits import BodyLimit
+from turntake.http.options import HttpOptions
 from turntake.http.problem import Problems, not_served
 from turntake.http.routes import ENDPOINTS, MESSAGES
 from turntake.service import TurnTake
+
+_HTTP, _WEBHOOKS = HttpOptions(), WebhookOptions()
 
 
 class App(Starlette):
@@ -52,12 +56,12 @@ def create(
     turns: TurnTake,
     *,
     api_keys: Sequence[str] = (),
-    max_body_bytes: int = MAX_BODY_BYTES,
-    receive_ms: int = RECEIVE_MS,
+    max_body_bytes: int = _HTTP.body_bytes,
+    receive_ms: int = _HTTP.receive_ms,
     channels: Channels | None = None,
     public_url: str = "",
-    max_webhook_bytes: int = MAX_WEBHOOK_BYTES,
-    groups: Groups = "person",
+    max_webhook_bytes: int = _WEBHOOKS.body_bytes,
+    groups: Groups = _WEBHOOKS.groups,
 ) -> App:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 

@@ -18,10 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turntake.clock import Clock
 from turntake.errors import Problem
+from turntake.http.options import HttpOptions
 
-MAX_BODY_BYTES = 1_048_576  # a hundred messages of ten kilobytes; files come by reference
-MAX_WEBHOOK_BYTES = 3 * 1_048_576  # what Meta says it may send
-RECEIVE_MS = 10_000  # a megabyte at the speed of a bad mobile connection
+_DEFAULTS = HttpOptions()
 DRAIN_FACTOR = 8  # reads this many times the limit to deliver a refusal; whoever sends more is cut off
 
 
@@ -29,7 +28,11 @@ class BodyLimit:
     """Reads the whole body before anything else sees the request; the app inside receives it in one piece."""
 
     def __init__(
-        self, app: ASGIApp, clock: Clock, max_body_bytes: int = MAX_BODY_BYTES, receive_ms: int = RECEIVE_MS
+        self,
+        app: ASGIApp,
+        clock: Clock,
+        max_body_bytes: int = _DEFAULTS.body_bytes,
+        receive_ms: int = _DEFAULTS.receive_ms,
     ) -> None:
         self._app = app
         self._deadlines = Deadlines(clock, receive_ms)

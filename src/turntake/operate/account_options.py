@@ -1,11 +1,12 @@
-"""From settings to the channels that run: every account at every installed platform, and what each still lacks."""
+"""From options to the channels that run: every account at every installed platform, and what each still lacks."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from turntake.errors import ConfigurationError
 from turntake.operate.channel_plugins import LISTEN, Installed, listener_of
-from turntake.operate.options.settings import BY_KEY, CHANNELS, Settings, option_settings
+from turntake.operate.options.groups import AccountOptions, Options
+from turntake.operate.options.settings import env_of
 from turntake.platforms.channel import Channel, Option
 from turntake.platforms.listener import Listener
 from turntake.platforms.replies import ReplyApi
@@ -13,7 +14,6 @@ from turntake.platforms.replies import ReplyApi
 Place = tuple[str, str]
 """A channel's name and an account's, which is "" for the only or first one."""
 
-CALLBACK = "generic.callback_url"
 HEARD_WHOLE = frozenset({"discord"})
 """The channels whose listener hears messages too, so that they can do without webhooks."""
 OFF = frozenset({"0", "false", "no", "off"})
@@ -22,6 +22,8 @@ OFF = frozenset({"0", "false", "no", "off"})
 class Account(NamedTuple):
     """One account: what it was told, the channel made of it, and the variables that are missing, by their use.
 
+    `variables` has the name of the environment variable for each option.
+
     `missing` has "verify" (webhooks are refused), "reply" (answers stay here) and "listen" (nobody listens), each
     only if something is missing. `listener` is there if nothing is missing for it. `fault` says what cannot be used.
     """
@@ -29,6 +31,7 @@ class Account(NamedTuple):
     installed: Installed
     name: str = ""
     options: Mapping[str, str] = {}
+    variables: Mapping[str, str] = {}
     channel: Channel | None = None
     listener: type[Listener] | None = None
     missing: Mapping[str, tuple[str, ...]] = {}
@@ -63,11 +66,9 @@ class Account(NamedTuple):
         return "receives only" if "reply" in self.missing else "ready"
 
 
-def accounts(settings: Settings) -> list[Account]:
+def accounts(options: Options) -> list[Account]:
     """The main account of every installed channel, configured or not, each followed by its named ones."""
-    return [
-        _account(installed, name, settings) for installed in CHANNELS.values() for name in _names(installed, settings)
-    ]
+    return [_account(account, options) for account in options.accounts]
 
 
 def channels_of(accounts: Iterable[Account]) -> dict[Place, Channel]:
@@ -95,32 +96,22 @@ def listeners_of(accounts: Iterable[Account]) -> dict[Place, Listener]:
     return {account.place: account.listener(account.options) for account in accounts if account.listener is not None}
 
 
-def webhook_url(account: Account, settings: Settings) -> str:
+def webhook_url(account: Account, options: Options) -> str:
     """The address to give to the platform; this machine's own as long as there is no public one."""
-    from turntake.operate.client import address
-
-    return str(settings("public_url").rstrip("/") or address(settings)) + account.path
+    return (options.public_url.rstrip("/") or options.own_url) + account.path
 
 
-def _names(installed: Installed, settings: Settings) -> Iterator[str]:
-    yield ""
-    if installed.channel:
-        yield from dict.fromkeys(settings(f"{installed.name}.accounts"))
-
-
-def _account(installed: Installed, name: str, settings: Settings) -> Account:
+def _account(account: AccountOptions, options: Options) -> Account:
+    installed, name, values, variables, is_set = account
     if installed.channel is None:
         return Account(installed, name, fault=installed.fault)
-    table = option_settings(".".join(filter(None, (installed.name, name))), installed.options)
-    options = {setting.name: settings(setting.key) for setting in table}
-    unset = {s.name: s.env for s, o in zip(table, installed.options, strict=True) if _is_unset(o, options[s.name])}
-    is_configured = bool(name) or any(settings.is_set(setting.key) for setting in table)
-    missing = _missing(installed, unset) | _no_way_back(installed, settings)
-    channel, fault = _made(installed.channel, options)
-    is_heard = installed.has_listener and is_configured and LISTEN not in missing
+    unset = {o.name: variables[o.name] for o in installed.options if _is_unset(o, values[o.name])}
+    missing = _missing(installed, unset) | _no_way_back(installed, options)
+    channel, fault = _made(installed.channel, values)
+    is_heard = installed.has_listener and is_set and LISTEN not in missing
     listener, unheard = _hearing(installed, unset) if is_heard else (None, "")
     fault = fault or installed.sender_fault or unheard
-    return Account(installed, name, options, channel, listener, missing, fault, is_configured)
+    return Account(installed, name, values, variables, channel, listener, missing, fault, is_set)
 
 
 def _is_unset(option: Option, value: str) -> bool:
@@ -144,11 +135,11 @@ def _missing(installed: Installed, unset: Mapping[str, str]) -> dict[str, tuple[
     return missing
 
 
-def _no_way_back(installed: Installed, settings: Settings) -> dict[str, tuple[str, ...]]:
+def _no_way_back(installed: Installed, options: Options) -> dict[str, tuple[str, ...]]:
     """The generic channel has no platform to answer through, but an address."""
-    if installed.name != "generic" or settings(CALLBACK):
+    if installed.name != "generic" or options.generic.callback_url:
         return {}
-    return {"reply": (BY_KEY[CALLBACK].env,)}
+    return {"reply": (env_of("generic.callback_url"),)}
 
 
 def _made(kind: type[Channel], options: Mapping[str, str]) -> tuple[Channel | None, str]:

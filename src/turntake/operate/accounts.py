@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from turntake.errors import ConfigurationError
 from turntake.operate.channel_plugins import NAME
-from turntake.operate.options.settings import BY_ENV, CHANNELS, PREFIX, SETTINGS, Given, Setting, option_settings
+from turntake.operate.options.catalogue import Catalogue, option_settings
+from turntake.operate.options.groups import Given
+from turntake.operate.options.settings import PREFIX, Setting
 
 ALLOWED = "lower-case letters, digits, - and _, 64 at most"
 
@@ -27,61 +29,61 @@ class Named(NamedTuple):
             raise ConfigurationError(f"[{channel}.{name}] {where}: there is no such account; {hint}")
 
 
-def named(given: Mapping[str, Given]) -> Named:
+def named(given: Mapping[str, Given], known: Catalogue) -> Named:
     """The accounts that these values name. Raises ConfigurationError if a name cannot be one."""
-    names = {channel: _names(channel, given.get(f"{channel}.accounts")) for channel in CHANNELS}
+    names = {channel: _names(channel, given.get(f"{channel}.accounts"), known) for channel in known.channels}
     settings = [
         setting
         for channel, accounts in names.items()
         for name in accounts
-        for setting in option_settings(f"{channel}.{name}", CHANNELS[channel].options)
+        for setting in option_settings(f"{channel}.{name}", known.channels[channel].options)
     ]
-    _refuse_twins(settings)
+    _refuse_twins(settings, known)
     return Named(names, tuple(settings))
 
 
-def _names(channel: str, given: Given | None) -> tuple[str, ...]:
+def _names(channel: str, given: Given | None, known: Catalogue) -> tuple[str, ...]:
     if given is None:
         return ()
     for name in given.value:
-        _refuse_bad(channel, name, f"in {given.origin}")
+        _refuse_bad(channel, name, f"in {given.origin}", known)
     return tuple(dict.fromkeys(given.value))
 
 
-def _refuse_bad(channel: str, name: str, where: str) -> None:
+def _refuse_bad(channel: str, name: str, where: str, known: Catalogue) -> None:
     if not NAME.fullmatch(name):
         raise ConfigurationError(f'{channel}.accounts = "{name}" {where}: an account\'s name has {ALLOWED}.')
     own = _prefix(channel) + name.replace("-", "_").upper()
-    for setting in SETTINGS:
+    for setting in known.settings:
         if setting.env == own or setting.env.startswith(f"{own}_"):
             raise ConfigurationError(
                 f'{channel}.accounts = "{name}" {where}: {setting.env} is a setting already; choose another name.'
             )
 
 
-def _refuse_twins(settings: Sequence[Setting]) -> None:
+def _refuse_twins(settings: Sequence[Setting], known: Catalogue) -> None:
     """Two accounts may not be told by the same variable, as `a-b` and `a_b` would be."""
-    known: dict[str, Setting] = dict(BY_ENV)
+    by_env: dict[str, Setting] = dict(known.by_env)
     for setting in settings:
         for env in setting.env_names:
-            twin = known.setdefault(env, setting)
+            twin = by_env.setdefault(env, setting)
             if twin is not setting:
                 raise ConfigurationError(
                     f"[{setting.section}] and [{twin.section}] would share {env}: rename one of the accounts."
                 )
 
 
-def unusable(env: str) -> str:
+def unusable(env: str, known: Catalogue) -> str:
     """Why a variable of a channel, or of its listener, that cannot be used is ignored; "" if it is no such."""
-    for channel, installed in CHANNELS.items():
+    for channel, installed in known.channels.items():
         if env.startswith(_prefix(channel)) and (installed.fault or installed.listener_fault):
             return installed.fault or installed.listener_fault
     return ""
 
 
-def unnamed(env: str) -> str:
+def unnamed(env: str, known: Catalogue) -> str:
     """Why a variable that reads like an account's is ignored; "" if it does not."""
-    for channel, installed in CHANNELS.items():
+    for channel, installed in known.channels.items():
         endings = "|".join(name for s in option_settings("", installed.options) for name in s.env_names)
         found = re.fullmatch(f"{_prefix(channel)}(.+?)_({endings.replace(PREFIX, '')})", env)
         if found and installed.options:

@@ -9,13 +9,15 @@ import httpx2
 import msgspec
 
 from turntake.errors import TurntakeError
-from turntake.http.hosts import is_loopback, reachable
-from turntake.operate.options.settings import Settings
+from turntake.http.hosts import is_loopback
+from turntake.operate.options.groups import Options
 
 TIMEOUT = httpx2.Timeout(10, read=30)
 # The server says something every 15 s even if nothing happens.
 STREAM_TIMEOUT = httpx2.Timeout(10, read=60)
-EXAMPLE = "http://127.0.0.1:8080"
+
+
+EXAMPLE = Options().own_url
 
 
 class Happened(NamedTuple):
@@ -30,7 +32,7 @@ class Client:
 
     def __init__(self, url: str, key: str = "") -> None:
         self.url = url.rstrip("/")
-        self._http = httpx2.Client(**options(self.url, key))
+        self._http = httpx2.Client(**client_options(self.url, key))
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +88,7 @@ def explained(url: str) -> Iterator[None]:
         raise TurntakeError(f"{url} answered strangely ({type(error).__name__}): is it turntake?") from None
 
 
-def options(url: str, key: str = "") -> dict[str, Any]:
+def client_options(url: str, key: str = "") -> dict[str, Any]:
     """How a client, synchronous or not, is set up for a server."""
     try:
         host = httpx2.URL(url).host
@@ -98,12 +100,6 @@ def options(url: str, key: str = "") -> dict[str, Any]:
     is_plain = url.startswith("http://")
     how = {"verify": not is_plain, "trust_env": not is_loopback(host)}
     return {"base_url": url, "headers": headers, "timeout": TIMEOUT, **how}
-
-
-def address(settings: Settings) -> str:
-    """Where the server of these settings is found."""
-    host = reachable(settings("host"))
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings('port')}"
 
 
 def complaint(response: httpx2.Response, url: str) -> str:

@@ -5,13 +5,24 @@ import os
 import sys
 import traceback
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
 import msgspec
+from msgspec import Meta
 
 from turntake.instants import rfc3339
 
 Format = Literal["auto", "text", "json"]
+
+
+class LogOptions(msgspec.Struct, frozen=True):
+    """`[log]`"""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="The least that is worth a line.")
+    ] = "info"
+    format: Annotated[Format, Meta(description="auto: text on a terminal, else JSON lines.")] = "auto"
+
 
 WITHHELD = frozenset(
     {"text", "message_text", "messages_text", "body", "payload", "reply", "replies", "caption", "metadata"}
@@ -22,16 +33,16 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
 
-def configure(level: str = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
+def configure(options: LogOptions = LogOptions(), stream: TextIO | None = None) -> None:  # noqa: B008 - frozen
     """Sends every logger's lines to `stream` (standard error), uvicorn's errors included, its access log not."""
     stream = stream or sys.stderr
-    is_text = format == "text" or (format == "auto" and stream.isatty())
+    is_text = options.format == "text" or (options.format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(TextFormatter(is_coloured(stream)) if is_text else JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    _tame(is_debug=level == "debug")
+    root.setLevel(options.level.upper())
+    _tame(is_debug=options.level == "debug")
 
 
 def is_coloured(stream: TextIO) -> bool:

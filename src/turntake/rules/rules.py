@@ -3,28 +3,57 @@
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=7 * 24 * 3_600_000)]
-Positive = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
+Positive = Annotated[int, Meta(ge=1, le=100_000)]
+Count = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One conversation's rules. Every field has a default that suits live chat."""
+    """One conversation's rules. Every field has a default that suits live chat.
 
-    enabled: bool = True
-    silence_ms: Milliseconds = 1_000
-    typing_inference_ms: Milliseconds = 3_000
-    max_wait_ms: Milliseconds = 30_000
-    min_messages: Positive = 1
-    max_messages: Positive = 20
-    capacity: Positive = 50
-    window_ms: Milliseconds = 0
-    activity_ms: Milliseconds = 5_000
-    ttl_ms: Milliseconds = 3_600_000
-    on_busy: Literal["queue", "interrupt"] = "queue"
-    max_interrupts: Count = 3
-    max_attempts: Positive = 3
+    A field's type, default and sentence are written here only; its flag, its environment variable, its line in
+    turntake.toml and the reference page are made from them.
+    """
+
+    enabled: Annotated[bool, Meta(description="Off: every message is a turn of its own, at once.")] = True
+    silence_ms: Annotated[
+        Milliseconds, Meta(description="How long a person must be silent before their turn is due.")
+    ] = 1_000
+    typing_inference_ms: Annotated[
+        Milliseconds,
+        Meta(description="The silence after messages in quick succession, which mean that the person goes on."),
+    ] = 3_000
+    max_wait_ms: Annotated[Milliseconds, Meta(description="The longest wait, counted from a turn's first message.")] = (
+        30_000
+    )
+    min_messages: Annotated[Positive, Meta(description="Fewer messages than this wait until `max_wait_ms`.")] = 1
+    max_messages: Annotated[Positive, Meta(description="So many messages are due at once.")] = 20
+    capacity: Annotated[
+        Positive,
+        Meta(description="The most messages that a buffer holds before it is due whatever the other rules say."),
+    ] = 50
+    window_ms: Annotated[
+        Milliseconds,
+        Meta(description="Instead of waiting for silence, collect for this long from the first message (0 = off)."),
+    ] = 0
+    activity_ms: Annotated[
+        Milliseconds, Meta(description="How much longer to wait for a person who is seen typing or recording.")
+    ] = 5_000
+    ttl_ms: Annotated[
+        Milliseconds, Meta(description="How long a turn is tried before its messages become a dead letter.")
+    ] = 3_600_000
+    on_busy: Annotated[
+        Literal["queue", "interrupt"],
+        Meta(
+            description="What a message does while its conversation is being answered: wait, or start the answer anew."
+        ),
+    ] = "queue"
+    max_interrupts: Annotated[Count, Meta(description="How often messages may interrupt the answer to one turn.")] = 3
+    max_attempts: Annotated[
+        Positive, Meta(description="How many attempts may fail before the messages become a dead letter.")
+    ] = 3
 
     def __post_init__(self) -> None:
         if self.min_messages > self.max_messages:

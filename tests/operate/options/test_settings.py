@@ -6,9 +6,13 @@ import msgspec
 import pytest
 
 from turntake.errors import ConfigurationError
-from turntake.operate.options.settings import BY_KEY, SETTINGS, allowed, shown
+from turntake.operate.options.catalogue import catalogue
+from turntake.operate.options.settings import allowed, shown
 from turntake.operate.options.sources import load
 from turntake.rules.rules import PRESETS, Rules
+
+CATALOGUE = catalogue()
+SETTINGS, BY_KEY = CATALOGUE.settings, CATALOGUE.by_key
 
 
 @pytest.fixture(autouse=True)
@@ -46,45 +50,47 @@ def test_every_setting_is_in_order(setting: object) -> None:
 
 def test_defaults() -> None:
     """With nothing set, everything has the documented default."""
-    settings = load(environ={})
-    assert settings("store") == "sqlite:///turntake.db"
-    assert (settings("host"), settings("port"), settings("agent"), settings("role")) == (
+    options = load(environ={})
+    assert options.store == "sqlite:///turntake.db"
+    assert (options.host, options.port, options.agent, options.role) == (
         "127.0.0.1",
         8080,
         "echo",
         "all",
     )
-    assert (settings("worker.concurrency"), settings("worker.lease_ms")) == (100, 60_000)
-    assert settings.rules == Rules()
-    assert {given.origin for given in settings.given.values()} == {"default"}
+    assert (options.worker.concurrency, options.worker.lease_ms) == (100, 60_000)
+    assert options.rules == Rules()
+    assert {given.origin for given in options.sources.given.values()} == {"default"}
 
 
 def test_flag_beats_environment_beats_file_beats_preset_beats_default() -> None:
     written('port = 1\nhost = "a.localhost"\n[rules]\npreset = "interview"\nsilence_ms = 7\n[log]\nlevel = "debug"\n')
     environ = {"TURNTAKE_PORT": "2", "TURNTAKE_HOST": "b.localhost"}
-    settings = load({"port": "3", "role": None}, environ=environ)
-    assert (settings("port"), settings("host"), settings("log.level")) == (3, "b.localhost", "debug")
-    assert settings("rules.silence_ms") == 7
-    assert settings("rules.typing_inference_ms") == PRESETS["interview"].typing_inference_ms
-    assert settings.rules.max_wait_ms == Rules().max_wait_ms
-    origins = [settings.given[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")]
+    options = load({"port": "3", "role": None}, environ=environ)
+    assert (options.port, options.host, options.log.level) == (3, "b.localhost", "debug")
+    assert options.rules.silence_ms == 7
+    assert options.rules.typing_inference_ms == PRESETS["interview"].typing_inference_ms
+    assert options.rules.max_wait_ms == Rules().max_wait_ms
+    origins = [
+        options.sources.given[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")
+    ]
     assert origins == ["--port", "TURNTAKE_HOST", "turntake.toml", "preset interview", "default"]
 
 
 def test_empty_variable_counts_as_not_set() -> None:
-    assert load(environ={"TURNTAKE_PORT": ""})("port") == 8080
+    assert load(environ={"TURNTAKE_PORT": ""}).port == 8080
 
 
 def test_named_file_is_read_instead() -> None:
     written("port = 1\n")
-    assert load(config=written("port = 2\n", "other.conf"), environ={})("port") == 2
+    assert load(config=written("port = 2\n", "other.conf"), environ={}).port == 2
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("false", False), ("1", True), ("0", False), ("True", True)]
 )
 def test_texts_become_types(text: str, value: bool) -> None:
-    assert load(environ={"TURNTAKE_RULES_ENABLED": text})("rules.enabled") is value
+    assert load(environ={"TURNTAKE_RULES_ENABLED": text}).rules.enabled is value
 
 
 @pytest.mark.parametrize(
@@ -168,8 +174,8 @@ def test_binary_config_is_refused() -> None:
 def test_unknown_variables_are_warned_about() -> None:
     """A typo in the environment must not stop a server, and must not pass unseen either."""
     names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_PRIORITY", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
-    settings = load(environ=dict.fromkeys(names, "memory://"))
-    assert settings.warnings == (
+    options = load(environ=dict.fromkeys(names, "memory://"))
+    assert options.sources.warnings == (
         "TURNTAKE_RULES_PRIORITY is ignored: it comes in a later release; remove it for now.",
         "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?",
         "TURNTAKE_WHATSAPP_APP_SECRT is ignored: there is no such setting; did you mean TURNTAKE_WHATSAPP_APP_SECRET?",
@@ -179,12 +185,12 @@ def test_unknown_variables_are_warned_about() -> None:
 def test_secrets_come_from_the_environment_or_a_file() -> None:
     written("one\ntwo\n", "keys")
     written(" whsec_a whsec_b\n", "secrets")
-    assert load(environ={"TURNTAKE_AGENT_SECRET_FILE": "secrets"})("agent_secret") == "whsec_a whsec_b"
-    assert load(environ={"TURNTAKE_API_KEYS": " a , b,"})("api_keys") == ("a", "b")
-    settings = load(environ={"TURNTAKE_API_KEYS_FILE": "keys", "TURNTAKE_AGENT_SECRET": "whsec_x"})
-    assert settings("api_keys") == ("one", "two")
-    assert settings("agent_secret") == "whsec_x"
-    assert settings.given["api_keys"].origin == "TURNTAKE_API_KEYS_FILE"
+    assert load(environ={"TURNTAKE_AGENT_SECRET_FILE": "secrets"}).agent_secret == "whsec_a whsec_b"
+    assert load(environ={"TURNTAKE_API_KEYS": " a , b,"}).api_keys == ("a", "b")
+    options = load(environ={"TURNTAKE_API_KEYS_FILE": "keys", "TURNTAKE_AGENT_SECRET": "whsec_x"})
+    assert options.api_keys == ("one", "two")
+    assert options.agent_secret == "whsec_x"
+    assert options.sources.given["api_keys"].origin == "TURNTAKE_API_KEYS_FILE"
 
 
 @pytest.mark.parametrize(
@@ -248,17 +254,18 @@ def test_an_account_has_settings_of_its_own() -> None:
         "TURNTAKE_WHATSAPP_EU_WEST_ACCESS_TOKEN_FILE": "secret",
         "TURNTAKE_WHATSAPP_EU_WEST_API_BASE": "https://proxy.example",
     }
-    settings = load(environ=environ)
-    assert settings.warnings == ()
-    assert settings("whatsapp.accounts") == ("sales", "eu-west")
-    assert [settings(f"whatsapp.{name}phone_number_id") for name in ("", "sales.", "eu-west.")] == ["1", "2", ""]
-    assert [settings(f"whatsapp.{name}app_secret") for name in ("", "sales.", "eu-west.")] == ["main", "sales", ""]
-    assert settings("whatsapp.eu-west.access_token") == "of a file"
-    assert settings("whatsapp.eu-west.api_base") == "https://proxy.example"
-    assert settings("whatsapp.sales.api_base") == BY_KEY["whatsapp.api_base"].default
-    assert settings.is_set("whatsapp.sales.app_secret")
-    assert not settings.is_set("whatsapp.eu-west.app_secret")
-    assert {s.section for s in settings.table} >= {"whatsapp", "whatsapp.sales", "whatsapp.eu-west"}
+    options = load(environ=environ)
+    main, sales, west = (options.values_of("whatsapp", name) for name in ("", "sales", "eu-west"))
+    assert options.sources.warnings == ()
+    assert options.sources.given["whatsapp.accounts"].value == ("sales", "eu-west")
+    assert [values["phone_number_id"] for values in (main, sales, west)] == ["1", "2", ""]
+    assert [values["app_secret"] for values in (main, sales, west)] == ["main", "sales", ""]
+    assert west["access_token"] == "of a file"
+    assert west["api_base"] == "https://proxy.example"
+    assert sales["api_base"] == BY_KEY["whatsapp.api_base"].default
+    assert options.sources.is_set("whatsapp.sales.app_secret")
+    assert not options.sources.is_set("whatsapp.eu-west.app_secret")
+    assert {s.section for s in options.sources.settings} >= {"whatsapp", "whatsapp.sales", "whatsapp.eu-west"}
 
 
 @pytest.mark.parametrize(
@@ -314,15 +321,16 @@ def test_mistakes_with_accounts_are_named(text: str, environ: dict[str, str], sa
 
 def test_a_channel_may_be_told_numbers_and_switches() -> None:
     written("[whatsapp]\nphone_number_id = 106540352242922\n[discord]\ngateway = true\n")
-    settings = load(environ={})
-    assert (settings("whatsapp.phone_number_id"), settings("discord.gateway")) == ("106540352242922", "true")
+    options = load(environ={})
+    assert options.values_of("whatsapp")["phone_number_id"] == "106540352242922"
+    assert options.values_of("discord")["gateway"] == "true"
 
 
 def test_a_variable_of_an_account_that_nobody_named_is_warned_about() -> None:
     """The nearest name would be the main account's, which is not what was meant."""
     names = ("TURNTAKE_SLACK_SALES_BOT_TOKEN", "TURNTAKE_SLACK_SALES_BOT_TOKEN_FILE")
     why = "is ignored: there is no account 'sales'; name it in TURNTAKE_SLACK_ACCOUNTS."
-    assert load(environ=dict.fromkeys(names, "x")).warnings == tuple(f"{name} {why}" for name in names)
+    assert load(environ=dict.fromkeys(names, "x")).sources.warnings == tuple(f"{name} {why}" for name in names)
 
 
 def test_names_everywhere() -> None:

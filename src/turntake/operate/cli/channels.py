@@ -7,10 +7,11 @@ from cyclopts import App
 from turntake.operate.account_options import Account, accounts, webhook_url
 from turntake.operate.cli.flags import Json, Load, takes_settings
 from turntake.operate.cli.output import paint, say, say_json, table
-from turntake.operate.options.settings import BY_KEY, Settings
+from turntake.operate.options.groups import Options
+from turntake.operate.options.settings import env_of
 
 USES = {"verify": "to take webhooks", "reply": "to reply", "listen": "to listen (optional)"}
-PUBLIC_URL = BY_KEY["public_url"].env
+PUBLIC_URL = env_of("public_url")
 
 app = App(
     name="channels",
@@ -32,17 +33,17 @@ Examples:
 @takes_settings
 def channels(load: Load, *, json: Json = False) -> None:
     """List the channels: what each still needs, and the address for its webhooks."""
-    settings = load()
-    found = accounts(settings)
+    options = load()
+    known = accounts(options)
     if json:
-        return say_json([_described(account, settings) for account in found])
+        return say_json([_described(account, options) for account in known])
     for line in table(
         ("CHANNEL", "STATUS", "WEBHOOK", "PAGE"),
-        [(a.label, a.status.partition(":")[0], webhook_url(a, settings), page(a)) for a in found],
+        [(a.label, a.status.partition(":")[0], webhook_url(a, options), page(a)) for a in known],
     ):
         say(line)
-    _say_lacks([account for account in found if account.is_configured] or found)
-    _say_odd(found, settings)
+    _say_lacks([account for account in known if account.is_configured] or known)
+    _say_odd(known, options)
 
 
 def page(account: Account) -> str:
@@ -52,21 +53,21 @@ def page(account: Account) -> str:
     return f"docs/channels/{account.installed.name}.md" if is_ours else ""
 
 
-def _described(account: Account, settings: Settings) -> dict[str, Any]:
+def _described(account: Account, options: Options) -> dict[str, Any]:
     return {
         "channel": account.installed.name,
         "account": account.name,
         "status": account.status,
-        "webhookUrl": webhook_url(account, settings),
+        "webhookUrl": webhook_url(account, options),
         "missing": account.missing,
         "page": page(account),
     }
 
 
-def _say_lacks(found: list[Account]) -> None:
+def _say_lacks(known: list[Account]) -> None:
     lacks = [
         (account.label, USES[use], ", ".join(account.missing[use]))
-        for account in found
+        for account in known
         for use in USES
         if use in account.missing
     ]
@@ -76,11 +77,11 @@ def _say_lacks(found: list[Account]) -> None:
             say(line)
 
 
-def _say_odd(found: list[Account], settings: Settings) -> None:
+def _say_odd(known: list[Account], options: Options) -> None:
     """What cannot work, what was set in vain, and what the addresses still need."""
-    broken = [paint("red", f"{account.label} is {account.status}") for account in found if account.fault]
-    ignored = [paint("yellow", warning) for warning in settings.warnings]
-    here = [] if settings("public_url") else [f"Platforms cannot call these addresses: set {PUBLIC_URL}."]
+    broken = [paint("red", f"{account.label} is {account.status}") for account in known if account.fault]
+    ignored = [paint("yellow", warning) for warning in options.sources.warnings]
+    here = [] if options.public_url else [f"Platforms cannot call these addresses: set {PUBLIC_URL}."]
     for line in (*broken, *ignored, *here):
         say()
         say(line)

@@ -9,7 +9,7 @@ from turntake.clock import Clock
 from turntake.instants import to_ms
 from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import duration
-from turntake.operate.client import Client, address
+from turntake.operate.client import Client
 from turntake.operate.options.sources import load
 
 Url = Annotated[str | None, option("The server. [by the settings: http://127.0.0.1:8080]", "URL")]
@@ -18,17 +18,17 @@ Key = Annotated[str | None, option("Its API key. [for this machine's server, the
 
 @contextmanager
 def connected(url: str | None, key: str | None, config: Path | None = None) -> Iterator[Client]:
-    """A client for the server that was named, or for the one that these settings would start."""
+    """A client for the server that was named, or for the one that `turntake serve` would start here."""
     with Client(*destination(url, key, config)) as client:
         yield client
 
 
 def destination(url: str | None, key: str | None, config: Path | None = None) -> tuple[str, str]:
     """The server's address and key. A key of our own server is not for others: they get only one that was given."""
-    settings = load(config=config)
-    keys = settings("api_keys")
-    is_ours = url is None or url.rstrip("/") == address(settings)
-    return url or address(settings), key or (keys[0] if keys and is_ours else "")
+    options = load(config=config)
+    ours, keys = options.own_url, options.api_keys
+    is_ours = url is None or url.rstrip("/") == ours
+    return url or ours, key or (keys[0] if keys and is_ours else "")
 
 
 def until(at: str | None, clock: Clock) -> str:

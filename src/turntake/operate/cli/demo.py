@@ -52,7 +52,7 @@ def demo(
     ):
         if not least <= value <= most:
             raise ConfigurationError(f"--{name} is {value:g}: choose from {least:g} to {most:g}.")
-    logs.configure("warning", "text")
+    logs.configure(logs.LogOptions(level="warning", format="text"))
     return asyncio.run(_demo(people, seconds, speed, url, key))
 
 

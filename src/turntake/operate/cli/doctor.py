@@ -14,7 +14,8 @@ from turntake.operate.cli.flags import Json, Load, switch, takes_settings
 from turntake.operate.cli.output import clean, counted, paint, say, say_json, table
 from turntake.operate.doctor import report as examination
 from turntake.operate.doctor import stores
-from turntake.operate.options.settings import Setting, Settings, shown
+from turntake.operate.options.groups import Options
+from turntake.operate.options.settings import Setting, shown
 
 MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")}
 WIDTH = len("environment")
@@ -55,9 +56,9 @@ def doctor(
     report = Report(is_shown=not json)
     rows: list[dict[str, str]] = []
     try:
-        settings = load()
-        asyncio.run(_look(report, settings, offline, rebuild, finish_upgrade))
-        rows = [_row(setting, settings) for setting in settings.table]
+        options = load()
+        asyncio.run(_examine(report, options, offline, rebuild, finish_upgrade))
+        rows = [_row(setting, options) for setting in options.sources.settings]
     except ConfigurationError as error:
         for finding in (*examination.machine(SystemClock()), Finding("fail", "config", str(error))):
             report.add(finding)
@@ -85,16 +86,16 @@ class Report:
             colour, mark = MARKS[finding.level]
             say(f"{paint(colour, mark)} {finding.subject:<{WIDTH}}  {clean(finding.text)}")
 
-    def begin(self, about: str, says: str) -> None:
+    def begin(self, subject: str, text: str) -> None:
         """Says what takes a while before it does."""
         if self._is_shown:
-            say(paint("dim", f"… {about:<{WIDTH}}  {says}"))
+            say(paint("dim", f"… {subject:<{WIDTH}}  {text}"))
             sys.stdout.flush()
 
 
-async def _look(report: Report, settings: Settings, offline: bool, rebuild: bool, finish_upgrade: bool) -> None:
-    clock, url = SystemClock(), settings("store")
-    async for finding in examination.examine(settings, os.environ, clock, is_offline=offline):
+async def _examine(report: Report, options: Options, offline: bool, rebuild: bool, finish_upgrade: bool) -> None:
+    clock, url = SystemClock(), options.store
+    async for finding in examination.examine(options, os.environ, clock, is_offline=offline):
         report.add(finding)
     if rebuild:
         report.begin("rebuild", "reading every conversation")
@@ -119,6 +120,6 @@ def _as_json(finding: Finding) -> dict[str, str]:
     return {"mark": finding.level, "about": finding.subject, "says": finding.text}
 
 
-def _row(setting: Setting, settings: Settings) -> dict[str, str]:
-    value, origin, _ = settings.given[setting.key]
+def _row(setting: Setting, options: Options) -> dict[str, str]:
+    value, origin, _ = options.sources.given[setting.key]
     return {"setting": setting.key, "value": shown(setting, value) or "not set", "from": origin}

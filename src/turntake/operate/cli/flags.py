@@ -1,4 +1,4 @@
-"""The table of settings as flags: every setting that is no secret, in the words of its one sentence."""
+"""Every setting that is not a secret as a flag, in the words of its one sentence."""
 
 import inspect
 from collections.abc import Callable
@@ -7,11 +7,13 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from turntake.operate.options.settings import SETTINGS, Setting, Settings, shown
+from turntake.operate.options.catalogue import catalogue
+from turntake.operate.options.groups import Options
+from turntake.operate.options.settings import Setting, shown
 from turntake.operate.options.sources import load
 
 T = TypeVar("T")
-Load = Callable[[], Settings]
+Load = Callable[[], Options]
 
 
 def option(help: str, metavar: str | None = None) -> Parameter:
@@ -31,15 +33,18 @@ Json = Annotated[bool, switch("Print JSON instead of text.")]
 def takes_settings(command: Callable[..., T]) -> Callable[..., T]:
     """Gives `command(load, **own)` a flag for every setting; `load()` reads them all, and may fail.
 
-    The common ones are shown in its help, the others work all the same.
+    The common ones are shown in its help, the others work all the same. This imports the installed channels, whose
+    options are flags too: it is for modules of commands, which are imported when the command is called.
     """
+    known = catalogue()
+    flagged = [setting for setting in known.settings if setting.flag]
 
-    def called(config: Path | None = None, **given: Any) -> T:
-        flags = {setting.key: given.pop(_argument(setting), None) for setting in _FLAGGED}
-        return command(lambda: load(flags, config=config), **given)
+    def called(config: Path | None = None, **arguments: Any) -> T:
+        flags = {setting.key: arguments.pop(_argument(setting), None) for setting in flagged}
+        return command(lambda: load(flags, config=config, known=known), **arguments)
 
     own = [p for name, p in inspect.signature(command, eval_str=True).parameters.items() if name != "load"]
-    parameters = [_as_parameter(setting) for setting in _FLAGGED] + [_keyword("config", Config)] + own
+    parameters = [_as_parameter(setting) for setting in flagged] + [_keyword("config", Config)] + own
     called.__doc__ = command.__doc__
     called.__name__ = command.__name__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -48,7 +53,6 @@ def takes_settings(command: Callable[..., T]) -> Callable[..., T]:
 
 
 _METAVARS = {"store": "URL", "agent": "AGENT", "public_url": "URL", "host": "HOST", "port": "PORT", "role": "ROLE"}
-_FLAGGED = tuple(setting for setting in SETTINGS if setting.flag)
 
 
 def _argument(setting: Setting) -> str:

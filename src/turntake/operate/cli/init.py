@@ -10,7 +10,8 @@ from cyclopts import App
 from turntake.errors import ConfigurationError
 from turntake.operate.cli.flags import switch
 from turntake.operate.cli.output import paint, say
-from turntake.operate.options.settings import SETTINGS, Setting
+from turntake.operate.options.catalogue import catalogue
+from turntake.operate.options.settings import Setting
 from turntake.operate.options.sources import CONFIG_FILE
 
 AGENT_FILE = "agent.py"
@@ -62,7 +63,7 @@ def toml(**chosen: Any) -> str:
         "# The environment comes first: [rules] silence_ms is TURNTAKE_RULES_SILENCE_MS there, and a flag comes before",
         "# both. Secrets (TURNTAKE_API_KEYS, TURNTAKE_WHATSAPP_APP_SECRET, …) are never read from this file.",
     ]
-    writable = [setting for setting in SETTINGS if not setting.is_secret]
+    writable = [setting for setting in catalogue().settings if not setting.is_secret]
     for section, settings in groupby(writable, key=lambda setting: setting.section):
         lines += ["", f"[{section}]"] if section else []
         for setting in settings:

@@ -1,4 +1,4 @@
-"""The reference pages, made from the table of settings and from every command's own help.
+"""The reference pages, made from the settings and from every command's own help.
 
 python -m turntake.operate.cli.reference settings > docs/reference/settings.md
 python -m turntake.operate.cli.reference cli > docs/reference/cli.md
@@ -11,7 +11,8 @@ from itertools import groupby
 from cyclopts import App
 
 from turntake.operate.cli import COMMANDS, build
-from turntake.operate.options.settings import SETTINGS, Setting, allowed, shown
+from turntake.operate.options.catalogue import catalogue
+from turntake.operate.options.settings import Setting, allowed, shown
 
 WIDTH = 90
 LETTERS = ("list", "show", "retry", "discard")
@@ -42,7 +43,7 @@ _MADE_BY = "\n<!-- Generated: python -m turntake.operate.cli.reference {page} > 
 def settings() -> str:
     """docs/reference/settings.md"""
     parts = [_SETTINGS_HEAD, _MADE_BY.format(page="settings")]
-    for section, members in groupby(SETTINGS, key=lambda setting: setting.section):
+    for section, members in groupby(catalogue().settings, key=lambda setting: setting.section):
         parts.append(f"\n## {f'[{section}]' if section else 'Top level'}\n\n")
         parts.append("| name | default | what it does | environment | flag |\n| --- | --- | --- | --- | --- |\n")
         parts += [_row(setting) for setting in members]

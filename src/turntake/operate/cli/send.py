@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
+from turntake import plugins
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, TurntakeError
-from turntake.operate.cli import webhook as door
+from turntake.operate.cli import webhook as webhooks
 from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
 from turntake.operate.client import Client, Happened
-from turntake.operate.options.settings import CHANNELS
 from turntake.operate.options.sources import load
 from turntake.rules.key import ConversationKey
 
@@ -65,11 +65,12 @@ def send(
     if id and len(texts) > 1:
         raise ConfigurationError("--id names one message: send one text, or leave --id out.")
     with connected(url, key, config) as client:
-        if door.is_wanted(channel, account, webhook):
+        if webhooks.is_wanted(channel, account, webhook):
             _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, id=follow and id)
-            settings = load(config=config)
-            made = door.webhook(settings, channel, account, texts, sender, id or "", client.url, SystemClock())
-            return _knock(client, made, made.key(settings) if follow else "", json)
+            options = load(config=config)
+            sample = webhooks.Sample(channel or "generic", account, texts, sender, id or "")
+            calls = webhooks.calls(sample, options, client.url, SystemClock())
+            return _post_webhooks(client, calls, calls.key(options) if follow else "", json)
         _hint_at(channel, json)
         parts = {"conversation": conversation or _me(), "channel": channel, "topic": topic, "tenant": tenant}
         body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
@@ -79,33 +80,34 @@ def send(
         return _follow(client, _key(parts), lambda: _post(client, body, json), json)
 
 
-def _refuse_for_webhooks(**given: object) -> None:
+def _refuse_for_webhooks(**flags: object) -> None:
     """A platform decides these; and it does not tell whether it knew an id, so nobody could say what to wait for."""
-    for name, value in given.items():
+    for name, value in flags.items():
         if value:
             both = " together with --follow" if name == "id" else ""
             raise ConfigurationError(f"--{name}{both} is not for webhooks, where --sender decides: leave it out.")
 
 
 def _hint_at(channel: str, json: bool) -> None:
-    near = get_close_matches(channel, CHANNELS, n=1, cutoff=0.8)
-    if near and channel not in CHANNELS and not json:
-        told = f"No channel is called {clean(channel)}, so the name is only written on the message"
-        say(paint("yellow", f"{told}; did you mean {near[0]}?"))
+    installed = plugins.names("channels")
+    near = get_close_matches(channel, installed, n=1, cutoff=0.8)
+    if near and channel not in installed and not json:
+        hint = f"No channel is called {clean(channel)}, so the name is only written on the message"
+        say(paint("yellow", f"{hint}; did you mean {near[0]}?"))
 
 
-def _knock(client: Client, made: door.Webhook, key: str, json: bool) -> int:
+def _post_webhooks(client: Client, calls: webhooks.WebhookCalls, key: str, json: bool) -> int:
     """Posts the webhooks; with a key, waits for the answer to that conversation."""
 
     def post() -> set[str]:
-        said = door.post(client.url, made)
+        answers = webhooks.post(client.url, calls)
         if json:
-            say_json(said)
+            say_json(answers)
         else:
-            say(f"{paint('green', 'accepted')} {counted(len(said), 'webhook')} at {made.account.path}")
-            for answer in dict.fromkeys(one["body"] for one in said if one["body"]):
-                say(f"  {clean(answer)}")
-        return made.ids
+            say(f"{paint('green', 'accepted')} {counted(len(answers), 'webhook')} at {calls.account.path}")
+            for body in dict.fromkeys(answer["body"] for answer in answers if answer["body"]):
+                say(f"  {clean(body)}")
+        return calls.ids
 
     if key:
         return _follow(client, key, post, json)

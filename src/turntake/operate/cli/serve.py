@@ -1,4 +1,4 @@
-"""`turntake serve`: the settings become a server that runs until it is told to stop."""
+"""`turntake serve`: the options become a server that runs until it is told to stop."""
 
 import asyncio
 import logging
@@ -14,7 +14,8 @@ from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channel_plugins import LISTEN
 from turntake.operate.cli.flags import Load, takes_settings
 from turntake.operate.cli.output import paint, say
-from turntake.operate.options.settings import BY_KEY, Settings, without_password
+from turntake.operate.options.groups import Options
+from turntake.operate.options.settings import without_password
 from turntake.service import Role
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ ROLES = {
     "accept": "only accepts messages; turns need a process with --role work",
     "work": "only works on turns; messages go to a process with --role accept",
 }
-EXAMPLE = f"http://{BY_KEY['host'].default}:{BY_KEY['port'].default}"
 
 app = App(
     name="serve",
@@ -56,36 +56,36 @@ def serve(load: Load) -> None:
     from turntake.http.access import refuse_open_bind
     from turntake.http.server import listen, new_loop, tune
 
-    settings = load()
-    logs.configure(settings("log.level"), settings("log.format"))
-    refuse_open_bind(settings("host"), settings("api_keys"))
-    parts = assemble(settings)
-    bound = listen(settings("host"), settings("port"))
+    options = load()
+    logs.configure(options.log)
+    refuse_open_bind(options.host, options.api_keys)
+    parts = assemble(options)
+    bound = listen(options.host, options.port)
     tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(settings, parts, bound))
+        runner.run(_serve(options, parts, bound))
 
 
-async def _serve(settings: Settings, parts: Parts, bound: socket) -> None:
+async def _serve(options: Options, parts: Parts, bound: socket) -> None:
     from turntake.accept.listening import listening
     from turntake.http.server import Server, url_of
 
     app = parts.turns.asgi(
-        api_keys=settings("api_keys"),
-        max_body_bytes=settings("http.body_bytes"),
-        receive_ms=settings("http.receive_ms"),
+        api_keys=options.api_keys,
+        max_body_bytes=options.http.body_bytes,
+        receive_ms=options.http.receive_ms,
         channels=channels_of(parts.accounts),
-        public_url=settings("public_url"),
-        max_webhook_bytes=settings("webhooks.body_bytes"),
-        groups=settings("webhooks.groups"),
+        public_url=options.public_url,
+        max_webhook_bytes=options.webhooks.body_bytes,
+        groups=options.webhooks.groups,
     )
     server = Server(
         app,
-        settings("worker.shutdown_ms"),
-        lambda: _announce(settings, parts, url_of(bound)),
+        options.worker.shutdown_ms,
+        lambda: _print_banner(options, parts, url_of(bound)),
         app.state.events.close,
         on_drain=lambda: _drain(parts),
-        drain_ms=settings("http.drain_ms"),
+        drain_ms=options.http.drain_ms,
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
@@ -106,20 +106,21 @@ def _drain(parts: Parts) -> None:
     parts.turns.drain()
 
 
-def _announce(settings: Settings, parts: Parts, url: str) -> None:
-    for warning in (*settings.warnings, *_unset(settings, parts)):
+def _print_banner(options: Options, parts: Parts, url: str) -> None:
+    """Says what is served where: in lines for a person, or else in a line of the log; warnings come first."""
+    for warning in (*options.sources.warnings, *_unset(options, parts)):
         log.warning(warning, extra={"action": "start"})
     _tell_of_channels(parts.accounts)
-    store, agent = without_password(settings("store")), without_password(settings("agent"))
+    store, agent = without_password(options.store), without_password(options.agent)
     role = parts.turns.role
     if sys.stdout.isatty():
         facts = {"store": "(that of the agent's module)" if parts.agent.turns else store, "agent": agent}
         facts["role"] = f"{role}: {ROLES[role]}"
-        if settings("public_url"):
-            facts["public"] = settings("public_url")
+        if options.public_url:
+            facts["public"] = options.public_url
         if any(account.is_configured for account in parts.accounts):
             facts["chats"] = ", ".join(f"{a.label} ({a.status})" for a in parts.accounts if a.is_configured)
-        _banner(url, facts, [] if role == "work" else _trials(url, role, bool(settings("api_keys"))))
+        _print_facts(url, facts, [] if role == "work" else _trials(url, role, bool(options.api_keys)))
     else:
         log.info("Listening", extra={"action": "start", "url": url, "role": role, "store": store, "agent": agent})
 
@@ -139,25 +140,31 @@ def _channel_facts(account: Account) -> dict[str, str]:
     return {"action": "start", "channel": account.label, "status": account.status, "missing": missing}
 
 
-def _unset(settings: Settings, parts: Parts) -> list[str]:
+def _unset(options: Options, parts: Parts) -> list[str]:
     """One line each: what was set in vain, and one for all that is optional and not set."""
     vain = ", ".join(parts.ignored)
-    lines = [f"{settings('agent')} brings its own store and rules; ignored: {vain}."] if vain else []
-    if settings("public_url") and not settings("api_keys"):
+    lines = [f"{options.agent} brings its own store and rules; ignored: {vain}."] if vain else []
+    if options.public_url and not options.api_keys:
         lines.append("A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only.")
-    if settings("store").startswith("memory:"):
+    if options.store.startswith("memory:"):
         lines.append("memory:// forgets everything when this server stops.")
-    optional = {
-        "TURNTAKE_API_KEYS (anybody on this machine gets in)": settings("api_keys"),
-        "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)": settings("agent_secret")
-        or "://" not in settings("agent"),
-        "TURNTAKE_PUBLIC_URL (Twilio signs it, so its webhooks are refused)": settings("public_url")
-        or not any(account.is_configured and _signs_address(account) for account in parts.accounts),
-        "TURNTAKE_GENERIC_CALLBACK_URL (replies to the generic channel are kept, not posted)": settings(
-            "generic.callback_url"
+    signs_address = any(account.is_configured and _signs_address(account) for account in parts.accounts)
+    optional = (
+        ("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys),
+        (
+            "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)",
+            options.agent_secret or "://" not in options.agent,
         ),
-    }
-    missing = [name for name, is_there in optional.items() if not is_there]
+        (
+            "TURNTAKE_PUBLIC_URL (Twilio signs it, so its webhooks are refused)",
+            options.public_url or not signs_address,
+        ),
+        (
+            "TURNTAKE_GENERIC_CALLBACK_URL (replies to the generic channel are kept, not posted)",
+            options.generic.callback_url,
+        ),
+    )
+    missing = [name for name, is_there in optional if not is_there]
     return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
 
 
@@ -169,7 +176,7 @@ def _trials(url: str, role: Role, has_keys: bool) -> list[str]:
     """Lines to try. Answers are told where they are given, so nobody can follow one where there is no worker."""
     body = '{"conversation": "ann", "id": "1", "text": "hello"}'
     follow = "--follow " if role == "all" else ""
-    where = "" if url == EXAMPLE else f"--url {url} "
+    where = "" if url == Options().own_url else f"--url {url} "
     key = "--key KEY " if has_keys else ""
     header = " -H 'authorization: Bearer KEY'" if has_keys else ""
     return [
@@ -179,7 +186,7 @@ def _trials(url: str, role: Role, has_keys: bool) -> list[str]:
     ]
 
 
-def _banner(url: str, facts: dict[str, str], trials: list[str]) -> None:
+def _print_facts(url: str, facts: dict[str, str], trials: list[str]) -> None:
     say()
     say(f"  {paint('bold', 'turntake')} is listening on {paint('cyan', url)}")
     for name, value in facts.items():

@@ -8,19 +8,33 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from turntake import plugins
 from turntake.accept.intake import key_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, TurntakeError
 from turntake.operate.account_options import Account, accounts
-from turntake.operate.client import address, explained, options
-from turntake.operate.options.settings import CHANNELS, Settings
+from turntake.operate.client import client_options, explained
+from turntake.operate.options.groups import Options
 from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
 
 SENDER = "15550100123"
 
 
-class Webhook(NamedTuple):
-    """Requests as the platform would make them, one a message, and what the server will read in them."""
+class Sample(NamedTuple):
+    """What to write as a platform would: each text a message, from `sender`, to one of our accounts.
+
+    An `id` is for the first message; without one, each gets a random one.
+    """
+
+    channel: str
+    account: str
+    texts: Sequence[str]
+    sender: str = ""
+    id: str = ""
+
+
+class WebhookCalls(NamedTuple):
+    """Requests as the platform would make them, one per message, and what the server will read in them."""
 
     account: Account
     requests: Sequence[Request]
@@ -31,42 +45,41 @@ class Webhook(NamedTuple):
         """What the server knows the messages by."""
         return {event.message_id for event in self.events}
 
-    def key(self, settings: Settings) -> str:
+    def key(self, options: Options) -> str:
         """The conversation that the messages will be found under."""
         channel, name = self.account.place
-        return str(key_of(channel, name, self.events[0], by_person=settings("webhooks.groups") == "person"))
+        return str(key_of(channel, name, self.events[0], by_person=options.webhooks.groups == "person"))
 
 
 def is_wanted(channel: str, account: str, is_asked_for: bool) -> bool:
-    """Whether messages go in through a platform's door; those of the generic channel need to be told so."""
-    return bool(account) or is_asked_for or (channel in CHANNELS and channel != "generic")
+    """Whether messages go in as a platform's webhooks; those of the generic channel only if that is asked for."""
+    return bool(account) or is_asked_for or (channel in plugins.names("channels") and channel != "generic")
 
 
-def webhook(
-    settings: Settings, channel: str, name: str, texts: Sequence[str], sender: str, id: str, url: str, clock: Clock
-) -> Webhook:
-    """The texts as webhooks for the server at `url`. Raises ConfigurationError that says what to set."""
-    account = _account(settings, channel or "generic", name)
-    called = _base(settings, url) + account.path
-    made = _signer(account)
+def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCalls:
+    """The sample as webhooks for the server at `url`. Raises ConfigurationError that says what to set."""
+    account = _account(options, sample.channel, sample.account)
+    channel = _channel_of(account)
+    target = _base(options, url) + account.path
+    sender = sample.sender or SENDER
     requests = [
-        made.sample(text, sender=sender or SENDER, id=id or str(uuid.uuid4()), url=called, now=clock.now())
-        for text in texts
+        channel.sample(text, sender=sender, id=sample.id or str(uuid.uuid4()), url=target, now=clock.now())
+        for text in sample.texts
     ]
-    said = [event for request in requests for event in made.events_in(request) if event.kind in SAID]
-    if not said:
+    events = [event for request in requests for event in channel.events_in(request) if event.kind in SAID]
+    if not events:
         raise ConfigurationError(f"{account.label} cannot read what it writes itself; its author must mend that.")
-    return Webhook(account, requests, said)
+    return WebhookCalls(account, requests, events)
 
 
-def post(url: str, webhook: Webhook) -> list[dict[str, Any]]:
-    """What the server at `url` said to each. Raises TurntakeError in its own words if it refused one."""
-    with explained(url), httpx2.Client(**options(url)) as http:
-        return [_posted(http, webhook.account.path, request) for request in webhook.requests]
+def post(url: str, calls: WebhookCalls) -> list[dict[str, Any]]:
+    """What the server at `url` answered to each. Raises TurntakeError in its own words if it refused one."""
+    with explained(url), httpx2.Client(**client_options(url)) as http:
+        return [_posted(http, calls.account.path, request) for request in calls.requests]
 
 
-def _account(settings: Settings, channel: str, name: str) -> Account:
-    known = accounts(settings)
+def _account(options: Options, channel: str, name: str) -> Account:
+    known = accounts(options)
     for account in known:
         if account.place == (channel, name):
             return account
@@ -75,7 +88,7 @@ def _account(settings: Settings, channel: str, name: str) -> Account:
     raise ConfigurationError(f"There is no {wanted}; there are: {labels}. TURNTAKE_<CHANNEL>_ACCOUNTS names more.")
 
 
-def _signer(account: Account) -> Channel:
+def _channel_of(account: Account) -> Channel:
     if account.channel is None:
         raise ConfigurationError(f"{account.label} is {account.status}")
     if "verify" in account.missing:
@@ -84,10 +97,10 @@ def _signer(account: Account) -> Channel:
     return account.channel
 
 
-def _base(settings: Settings, url: str) -> str:
+def _base(options: Options, url: str) -> str:
     """The address that platforms are told to call, which some of them sign."""
-    is_ours = url.rstrip("/") == address(settings)
-    return str((is_ours and settings("public_url")) or url).rstrip("/")
+    is_ours = url.rstrip("/") == options.own_url
+    return ((is_ours and options.public_url) or url).rstrip("/")
 
 
 def _posted(http: httpx2.Client, path: str, request: Request) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from turntake.clock import Clock
 from turntake.deliver.turn import Turn
 from turntake.errors import TurntakeError
 from turntake.instants import to_ms
-from turntake.operate.client import STREAM_TIMEOUT, Frames, Happened, complaint, explained, options
+from turntake.operate.client import STREAM_TIMEOUT, Frames, Happened, client_options, complaint, explained
 from turntake.operate.crowd import MANNERS, Fragment, Manner, name_of, thought
 from turntake.rules.rules import Rules
 from turntake.service import TurnTake
@@ -101,7 +101,7 @@ class Demo:
     async def _connected(self) -> AsyncIterator[AsyncIterator[str]]:
         """The lines of the event stream, open before the first word is said."""
         async with (
-            httpx2.AsyncClient(**options(self._url, self._key)) as self._http,
+            httpx2.AsyncClient(**client_options(self._url, self._key)) as self._http,
             self._http.stream("GET", "/v1/events", timeout=STREAM_TIMEOUT) as stream,
         ):
             if stream.status_code != 200:
@@ -114,7 +114,7 @@ class Demo:
         if not self.tally.fullest[1]:
             return None
         with explained(self._url):
-            async with httpx2.AsyncClient(**options(self._url, self._key)) as http:
+            async with httpx2.AsyncClient(**client_options(self._url, self._key)) as http:
                 response = await http.get(f"/v1/turns/{self.tally.fullest[1]}")
         found: dict[str, Any] | None = msgspec.json.decode(response.content) if response.is_success else None
         return found

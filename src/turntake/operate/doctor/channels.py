@@ -11,14 +11,15 @@ import msgspec
 from turntake.errors import CallFailed
 from turntake.finding import Finding
 from turntake.operate.account_options import Account, accounts, webhook_url
-from turntake.operate.options.settings import BY_KEY, Settings, option_settings
+from turntake.operate.options import groups
+from turntake.operate.options.settings import env_of
 from turntake.platforms.discord.replies import AGENT as DISCORD_AGENT
 from turntake.platforms.replies import ApiCall, ApiResponse
 
 ASK_MS = 5_000
 EXCERPT = 200
 TELEGRAM_PORTS = frozenset({443, 80, 88, 8443})
-PUBLIC_URL = BY_KEY["public_url"].env
+PUBLIC_URL = env_of("public_url")
 ASKED_WITH = frozenset({"auth_token", "phone_number_id"})
 """Options that a platform is asked with, besides those for replies."""
 
@@ -26,22 +27,22 @@ Problem = tuple[Literal["ok", "warn", "fail"], str]
 Options = Mapping[str, str]
 
 
-async def examine(settings: Settings, *, is_offline: bool = False) -> AsyncIterator[Finding]:
+async def examine(options: groups.Options, *, is_offline: bool = False) -> AsyncIterator[Finding]:
     """For every account of which anything is set: is it complete, and unless offline, what does its platform say."""
-    configured = [account for account in accounts(settings) if account.is_configured]
+    configured = [account for account in accounts(options) if account.is_configured]
     for account in configured:
-        yield complete(account, settings)
+        yield complete(account, options)
     if not is_offline:
-        for found in await asyncio.gather(*(ask(account, settings) for account in configured)):
+        for found in await asyncio.gather(*(ask(account, options) for account in configured)):
             for finding in found:
                 yield finding
 
 
-def complete(account: Account, settings: Settings) -> Finding:
+def complete(account: Account, options: groups.Options) -> Finding:
     """What is missing or cannot work, worst first; or where its webhooks go."""
-    problems = sorted((*_lacks(account), *_address(account, settings)), key=lambda problem: problem[0] != "fail")
+    problems = sorted((*_lacks(account), *_address(account, options)), key=lambda problem: problem[0] != "fail")
     if not problems:
-        return Finding("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, settings)}")
+        return Finding("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, options)}")
     return Finding(problems[0][0], account.label, "; ".join(says for _, says in problems))
 
 
@@ -59,9 +60,9 @@ def _are_set(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set"
 
 
-def _address(account: Account, settings: Settings) -> Iterator[Problem]:
+def _address(account: Account, options: groups.Options) -> Iterator[Problem]:
     """Whether the platform can call us; nobody but its users calls the generic channel."""
-    channel, url = account.installed.name, settings("public_url")
+    channel, url = account.installed.name, options.public_url
     if channel == "generic" or "verify" in account.missing:
         return
     if not url:
@@ -85,7 +86,7 @@ def _no_address(channel: str) -> Problem:
     return "warn", f"set {PUBLIC_URL} to the address at which the platform reaches this server"
 
 
-async def ask(account: Account, settings: Settings) -> list[Finding]:
+async def ask(account: Account, options: groups.Options) -> list[Finding]:
     """What the platform says to our credentials; nothing if there are none, or no call that is known to be harmless."""
     question = QUESTIONS.get(account.installed.name)
     if question is None or account.fault or "reply" in account.missing:
@@ -93,7 +94,7 @@ async def ask(account: Account, settings: Settings) -> list[Finding]:
     answered = await _answered(question(account.options))
     found = [_known_to(answered, _credentials(account))]
     if account.installed.name == "telegram" and found[0][0] == "ok":
-        found.append(await _registered(account, settings))
+        found.append(await _registered(account, options))
     return [Finding(mark, account.label, _without_secrets(account, says)) for mark, says in found]
 
 
@@ -161,11 +162,9 @@ async def _answered(call: ApiCall) -> ApiResponse | str:
 
 def _credentials(account: Account) -> str:
     """The variables that a refusal may be about."""
-    section = ".".join(filter(None, account.place))
-    table = zip(account.installed.options, option_settings(section, account.installed.options), strict=True)
     asked_with = [
-        setting.env
-        for option, setting in table
+        account.variables[option.name]
+        for option in account.installed.options
         if (option.use == "reply" or option.name in ASKED_WITH) and account.options[option.name]
     ]
     return " or ".join(asked_with)
@@ -182,16 +181,16 @@ def _known_to(answered: ApiResponse | str, credentials: str) -> Problem:
     return "ok", f"the platform knows us as {_who(said) or 'a valid account'}"
 
 
-async def _registered(account: Account, settings: Settings) -> Problem:
+async def _registered(account: Account, options: groups.Options) -> Problem:
     """Whether Telegram calls the address that this server has."""
     answered = await _answered(_telegram(account.options, "getWebhookInfo"))
     info = _object(answered.body).get("result") if isinstance(answered, ApiResponse) else None
     if not isinstance(info, dict):
         return "warn", "the platform did not say which address it calls"
-    url, ours = str(info.get("url") or ""), webhook_url(account, settings)
+    url, ours = str(info.get("url") or ""), webhook_url(account, options)
     if not url:
         return "fail", f"Telegram calls nobody yet: call setWebhook with url={ours} and the secret_token"
-    if settings("public_url") and url != ours:
+    if options.public_url and url != ours:
         return "fail", f"Telegram calls {url[:EXCERPT]} instead of {ours}: call setWebhook again"
     if info.get("last_error_message"):
         return "warn", f"Telegram's last call failed: {str(info['last_error_message'])[:EXCERPT]}"

@@ -8,40 +8,40 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from turntake.clock import Clock
+from turntake.clock import DAY_MS, Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 from turntake.http.hosts import family_of, reachable
 from turntake.operate.doctor import stores
-from turntake.operate.options.settings import Settings, without_password
+from turntake.operate.options.groups import Options
+from turntake.operate.options.settings import without_password
 
 SQLITE_WANTED = (3, 51, 3)
 YEAR_2026 = 1_767_225_600_000
-DAY_MS = 86_400_000
 PROBE_S = 2.0
 
 
 async def examine(
-    settings: Settings, environ: Mapping[str, str], clock: Clock, *, is_offline: bool = False
+    options: Options, environ: Mapping[str, str], clock: Clock, *, is_offline: bool = False
 ) -> AsyncIterator[Finding]:
-    """All findings about a set-up whose settings could be read, each as soon as it is made.
+    """All findings about a set-up whose options could be read, each as soon as it is made.
 
     Offline, it does not ask platforms whether they know us.
     """
     from turntake.operate.doctor import channels as examine_channels
 
-    for finding in (*machine(clock), *configuration(settings, environ)):
+    for finding in (*machine(clock), *configuration(options, environ)):
         yield finding
-    async for finding in stores.examine(settings("store"), clock):
+    async for finding in stores.examine(options.store, clock):
         yield finding
-    for finding in (*agent(settings), *door(settings)):
+    for finding in (*agent(options), *access(options)):
         yield finding
-    async for finding in examine_channels.examine(settings, is_offline=is_offline):
+    async for finding in examine_channels.examine(options, is_offline=is_offline):
         yield finding
 
 
 def machine(clock: Clock) -> Iterator[Finding]:
-    """What can be said without any settings."""
+    """What can be said without any options."""
     import apsw
 
     yield Finding("ok", "turntake", f"{version('turntake')} on Python {platform.python_version()}, {platform.system()}")
@@ -58,40 +58,42 @@ def machine(clock: Clock) -> Iterator[Finding]:
         yield Finding("ok", "clock", "plausible")
 
 
-def configuration(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
-    yield Finding("ok", "config", f"{settings.config} read" if settings.config else "no turntake.toml here; defaults")
-    for warning in settings.warnings:
+def configuration(options: Options, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What was read, what of it was ignored, and whether others can read what is secret."""
+    config = options.sources.config
+    yield Finding("ok", "config", f"{config} read" if config else "no turntake.toml here; defaults")
+    for warning in options.sources.warnings:
         yield Finding("warn", "environment", warning)
-    if settings.config and _is_open(settings.config) and _has_password(settings):
-        yield Finding("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {settings.config}")
-    for setting in settings.table:
+    if config and _is_open(config) and _has_password(options):
+        yield Finding("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {config}")
+    for setting in options.sources.settings:
         path = environ.get(f"{setting.env}_FILE")
         if setting.is_secret and path and _is_open(Path(path)):
             yield Finding("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
 
 
-def agent(settings: Settings) -> Iterator[Finding]:
+def agent(options: Options) -> Iterator[Finding]:
     """Whether the agent can be found; one behind a URL is not called."""
     from turntake.operate.assemble import agent_of
 
     try:
-        agent_of(settings)
-        yield Finding("ok", "agent", f"{without_password(settings('agent'))} loads")
+        agent_of(options)
+        yield Finding("ok", "agent", f"{without_password(options.agent)} loads")
     except TurntakeError as error:
         yield Finding("fail", "agent", str(error))
 
 
-def door(settings: Settings) -> Iterator[Finding]:
+def access(options: Options) -> Iterator[Finding]:
     """Who may come in, and whether the port is ours to take."""
     from turntake.http.access import refuse_open_bind
 
-    host, keys = settings("host"), settings("api_keys")
+    host, keys = options.host, options.api_keys
     try:
         refuse_open_bind(host, keys)
         yield Finding("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
     except TurntakeError as error:
         yield Finding("fail", "access", str(error))
-    yield _port(host, settings("port"))
+    yield _port(host, options.port)
 
 
 def _port(host: str, port: int) -> Finding:
@@ -123,6 +125,5 @@ def _is_open(path: Path) -> bool:
         return False
 
 
-def _has_password(settings: Settings) -> bool:
-    urls = [settings(key) for key in ("store", "agent", "generic.callback_url") if settings.given[key].is_set]
-    return any(without_password(url) != url for url in urls)
+def _has_password(options: Options) -> bool:
+    return any(without_password(url) != url for url in (options.store, options.agent, options.generic.callback_url))

@@ -1,29 +1,25 @@
-"""Where the settings' values come from: flags, the environment, the TOML file, a preset, the defaults."""
+"""Where the options come from: flags, the environment, turntake.toml, a preset, the defaults; the first that has one.
+
+`load` does all of it. Everything in between is kept by the key of a setting, such as `rules.silence_ms`, with where it
+came from; at the end the values become an `Options`.
+"""
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple
 
 import msgspec
 
 from turntake.errors import ConfigurationError
-from turntake.operate.accounts import Named, named, unnamed, unusable
-from turntake.operate.options.settings import (
-    BY_ENV,
-    BY_KEY,
-    CHANNELS,
-    PREFIX,
-    SECTIONS,
-    SETTINGS,
-    Given,
-    Setting,
-    Settings,
-    allowed,
-)
+from turntake.operate import accounts
+from turntake.operate.accounts import Named
+from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
+from turntake.operate.options.groups import AccountOptions, Given, Options, Sources
+from turntake.operate.options.settings import PREFIX, Setting, allowed
 from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
@@ -38,44 +34,79 @@ def load(
     *,
     config: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Settings:
-    """The settings from everywhere. `flags` are by key; without `config`, ./turntake.toml is read if it exists.
+    known: Catalogue | None = None,
+) -> Options:
+    """The options from everywhere. `flags` are by key; without `config`, ./turntake.toml is read if it exists.
 
-    Raises ConfigurationError that names the setting, where its value came from, and what is allowed.
+    `known` is what can be set, for whoever has it already. Raises ConfigurationError that names the setting, where its
+    value came from, and what is allowed.
     """
     environ = os.environ if environ is None else environ
+    known = known or catalogue()
     path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
-    written = _read(path) if path else Written(Path())
-    given = _from_file(written) | _from_environment(SETTINGS, environ) | _from_flags(flags or {})
-    accounts = named(given)
-    given |= _from_accounts(written, accounts) | _from_environment(accounts.settings, environ)
-    odd = (*written.ignored, *_odd_names(environ, accounts))
-    settings = Settings(MappingProxyType(_filled(given, accounts.settings)), path, odd, accounts.settings)
-    try:
-        _ = settings.rules
-    except ValueError as error:
-        raise ConfigurationError(f"rules: {error}") from None
-    return settings
+    written = _read(path, known) if path else Written(Path())
+    given = _from_file(written.values, known.settings, written.path, known)
+    given |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
+    named = accounts.named(given, known)
+    for channel, name in written.accounts:
+        named.refuse_unknown(channel, name, f"in {written.path}")
+    given |= _from_file(written.of_accounts, named.settings, written.path, known)
+    given |= _from_environment(named.settings, environ)
+    settings = (*known.settings, *named.settings)
+    filled = _filled(given, settings)
+    warnings = (*written.ignored, *_odd_names(environ, known, named))
+    return Options(
+        **_typed(filled),
+        accounts=tuple(_account_options(filled, known, named)),
+        sources=Sources(MappingProxyType(filled), path, warnings, settings),
+    )
 
 
-def _filled(given: Mapping[str, Given], of_accounts: Iterable[Setting]) -> dict[str, Given]:
+def _typed(given: Mapping[str, Given]) -> dict[str, Any]:
+    """The fields of `Options`: single values, and a struct for each section."""
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Options):
+        if isinstance(field.default, msgspec.Struct):
+            names = {name: f"{field.name}.{name}" for name in field.default.__struct_fields__}
+            values = {name: given[key].value for name, key in names.items() if key in given}
+            try:
+                fields[field.name] = type(field.default)(**values)
+            except ValueError as error:
+                raise ConfigurationError(f"{field.name}: {error}") from None
+        elif field.name in given:
+            fields[field.name] = given[field.name].value
+    return fields
+
+
+def _account_options(given: Mapping[str, Given], known: Catalogue, named: Named) -> Iterator[AccountOptions]:
+    """The main account of every installed channel, set or not, each followed by its named ones."""
+    for channel, installed in known.channels.items():
+        for name in ("", *named.names[channel]):
+            table = option_settings(".".join(filter(None, (channel, name))), installed.options)
+            yield AccountOptions(
+                installed,
+                name,
+                values={setting.name: given[setting.key].value for setting in table},
+                variables={setting.name: setting.env for setting in table},
+                is_set=bool(name) or any(given[setting.key].is_set for setting in table),
+            )
+
+
+def _filled(given: Mapping[str, Given], settings: Iterable[Setting]) -> dict[str, Given]:
     """Every setting: as given, or by the preset, or by default."""
-    preset = given["rules.preset"].value if "rules.preset" in given else ""
-    filled = {s.key: given.get(s.key) or Given(s.default, "default", is_set=False) for s in (*SETTINGS, *of_accounts)}
+    filled = {s.key: given.get(s.key) or Given(s.default, "default", is_set=False) for s in settings}
+    preset = filled[PRESET.key].value
     if preset:
-        for name in Rules.__struct_fields__:
-            value, key = getattr(PRESETS[preset], name), f"rules.{name}"
-            if key not in given and value != BY_KEY[key].default:
+        for field in msgspec.structs.fields(Rules):
+            value, key = getattr(PRESETS[preset], field.name), f"rules.{field.name}"
+            if key not in given and value != field.default:
                 filled[key] = Given(value, f"preset {preset}", is_set=False)
     return filled
 
 
-def _from_flags(flags: Mapping[str, str | None]) -> dict[str, Given]:
-    return {
-        key: Given(_converted(BY_KEY[key], text, f"in {BY_KEY[key].flag}"), BY_KEY[key].flag)
-        for key, text in flags.items()
-        if text is not None
-    }
+def _from_flags(flags: Mapping[str, str | None], known: Catalogue) -> dict[str, Given]:
+    settings = {known.by_key[key]: text for key, text in flags.items() if text is not None}
+    return {s.key: Given(_converted(s, text, f"in {s.flag}"), s.flag) for s, text in settings.items()}
 
 
 def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, Given]:
@@ -98,29 +129,34 @@ def _read_secret(name: str, path: str) -> str:
         raise ConfigurationError(f"{name} = {path}: the file cannot be read ({_why(error)}).") from None
 
 
-def _odd_names(environ: Mapping[str, str], accounts: Named) -> tuple[str, ...]:
-    known = BY_ENV.keys() | {env for setting in accounts.settings for env in setting.env_names}
-    names = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-    return tuple(f"{name} is ignored: {_why_ignored(name)}" for name in names)
+def _odd_names(environ: Mapping[str, str], known: Catalogue, named: Named) -> tuple[str, ...]:
+    taken = known.by_env.keys() | {env for setting in named.settings for env in setting.env_names}
+    names = sorted(name for name in environ if name.startswith(PREFIX) and name not in taken)
+    return tuple(f"{name} is ignored: {_why_ignored(name, known)}" for name in names)
 
 
-def _why_ignored(name: str) -> str:
+def _why_ignored(name: str, known: Catalogue) -> str:
     if name.removeprefix(PREFIX).replace("_", ".", 1).lower() in LATER_KEYS:
         return f"it {LATER}."
-    why = unusable(name) or unnamed(name)
-    return why or f"there is no such setting{_suggestion(name, BY_ENV)}"
+    why = accounts.unusable(name, known) or accounts.unnamed(name, known)
+    return why or f"there is no such setting{_suggestion(name, known.by_env)}"
+
+
+Value = tuple[str, Any]
+"""The key of a setting, and what the file says there."""
 
 
 class Written(NamedTuple):
-    """What a file says: single values by key, the tables of accounts, and what was left out."""
+    """What turntake.toml says: values, those in the tables of accounts, these accounts, and what is left out."""
 
     path: Path
-    values: Sequence[tuple[str, Any]] = ()
-    accounts: Sequence[tuple[str, str, Mapping[str, Any]]] = ()
+    values: Sequence[Value] = ()
+    of_accounts: Sequence[Value] = ()
+    accounts: Sequence[tuple[str, str]] = ()
     ignored: Sequence[str] = ()
 
 
-def _read(path: Path) -> Written:
+def _read(path: Path, known: Catalogue) -> Written:
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -128,54 +164,66 @@ def _read(path: Path) -> Written:
         raise ConfigurationError(f"{path} cannot be read ({_why(error)}){hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}.") from None
-    return _flattened(table, path)
+    broken = {name: found.fault for name, found in known.channels.items() if found.fault and name in table}
+    values, tables = _flattened({name: value for name, value in table.items() if name not in broken}, known)
+    for name in table:
+        if name not in broken and isinstance(table[name], dict) and (name,) not in tables:
+            raise ConfigurationError(_no_section(name, path, known))
+    return Written(
+        path,
+        values=[(".".join(keys), value) for keys, value in values.items() if keys[:2] not in tables],
+        of_accounts=[(".".join(keys), value) for keys, value in values.items() if keys[:2] in tables],
+        accounts=[(keys[0], keys[1]) for keys in tables if len(keys) > 1],
+        ignored=[f"[{name}] in {path} is ignored: {fault}" for name, fault in broken.items()],
+    )
 
 
-def _flattened(table: Mapping[str, Any], path: Path) -> Written:
-    values: list[tuple[str, Any]] = []
-    accounts: list[tuple[str, str, Mapping[str, Any]]] = []
-    ignored: list[str] = []
+Keys = tuple[str, ...]
+
+
+def _flattened(table: Mapping[str, Any], known: Catalogue, above: Keys = ()) -> tuple[dict[Keys, Any], list[Keys]]:
+    """Every value by its keys, and the tables that were entered: those of sections and accounts, at any depth."""
+    values: dict[Keys, Any] = {}
+    tables: list[Keys] = []
     for name, value in table.items():
-        if not isinstance(value, dict):
-            values.append((name, value))
-        elif name in CHANNELS and CHANNELS[name].fault:
-            ignored.append(f"[{name}] in {path} is ignored: {CHANNELS[name].fault}")
-        elif name in SECTIONS:
-            for inner, held in value.items():
-                is_account = isinstance(held, dict) and name in CHANNELS and f"{name}.{inner}" not in BY_KEY
-                accounts += [(name, inner, held)] if is_account else []
-                values += [] if is_account else [(f"{name}.{inner}", held)]
+        keys = (*above, name)
+        if isinstance(value, dict) and _is_table(keys, known):
+            inner_values, inner_tables = _flattened(value, known, keys)
+            values |= inner_values
+            tables += [keys, *inner_tables]
         else:
-            raise ConfigurationError(_no_section(name, path))
-    return Written(path, values, accounts, ignored)
+            values[keys] = value
+    return values, tables
 
 
-def _no_section(name: str, path: Path) -> str:
-    if name in BY_KEY:
+def _is_table(keys: Keys, known: Catalogue) -> bool:
+    """Whether settings stand under these keys; a table anywhere else is a value, and a wrong one."""
+    match keys:
+        case (section,):
+            return section in known.sections
+        case (channel, name):
+            return channel in known.channels and f"{channel}.{name}" not in known.by_key
+    return False
+
+
+def _no_section(name: str, path: Path, known: Catalogue) -> str:
+    if name in known.by_key:
         return f"[{name}] in {path}: `{name}` is a single value, written {name} = ..."
-    return f"[{name}] in {path}: there is no such section{_suggestion(name, SECTIONS)}"
+    return f"[{name}] in {path}: there is no such section{_suggestion(name, known.sections)}"
 
 
-def _from_file(written: Written) -> dict[str, Given]:
-    return dict(_as_given(key, value, SETTINGS, written.path) for key, value in written.values)
-
-
-def _from_accounts(written: Written, accounts: Named) -> dict[str, Given]:
-    given: dict[str, Given] = {}
-    for channel, name, table in written.accounts:
-        accounts.refuse_unknown(channel, name, f"in {written.path}")
-        for inner, value in table.items():
-            key, found = _as_given(f"{channel}.{name}.{inner}", value, accounts.settings, written.path)
-            given[key] = found
+def _from_file(values: Iterable[Value], settings: Sequence[Setting], path: Path, known: Catalogue) -> dict[str, Given]:
+    given = {}
+    for key, value in values:
+        setting = _setting(key, settings, path)
+        if isinstance(value, int) and key.partition(".")[0] in known.channels:
+            # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
+            value = str(value).lower()
+        given[key] = Given(_converted(setting, value, f"in {path}", is_typed=True), str(path))
     return given
 
 
-def _as_given(key: str, value: Any, settings: Sequence[Setting], path: Path) -> tuple[str, Given]:
-    setting = _known(key, settings, path)
-    return key, Given(_converted(setting, value, f"in {path}", is_typed=True), str(path))
-
-
-def _known(key: str, settings: Sequence[Setting], path: Path) -> Setting:
+def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
     section, _, name = key.rpartition(".")
     if key in LATER_KEYS:
         raise ConfigurationError(f"{key} in {path}: {LATER}.")
@@ -201,16 +249,17 @@ def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = Fal
     """The value in its type. Flags and the environment hold texts; TOML has types of its own, which must fit."""
     if isinstance(value, str) and (setting.key, value) in LATER_VALUES:
         raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
-    if get_origin(setting.type) is tuple and not is_typed:
+    if not is_typed and _is_list(setting):
         return tuple(value.replace(",", " ").split())
-    if is_typed and isinstance(value, int) and setting.section.partition(".")[0] in CHANNELS:
-        # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
-        value = str(value).lower()
     try:
         return msgspec.convert(value, setting.type, strict=is_typed)
     except msgspec.ValidationError:
         shown = "…" if setting.is_secret else msgspec.json.encode(value, enc_hook=str).decode()
         raise ConfigurationError(f"{setting.key} = {shown} {where}: expected {allowed(setting)}.") from None
+
+
+def _is_list(setting: Setting) -> bool:
+    return isinstance(setting.default, tuple)
 
 
 def _why(error: Exception) -> str:

@@ -1,0 +1,105 @@
+"""Everything that can be set, as typed values: `options.worker.lease_ms` is an int.
+
+Each part of turntake keeps the struct of its own section; here they come together. `sources.load` makes an `Options`
+from flags, the environment and turntake.toml; `Options()` has the defaults.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from turntake.accept.options import WebhookOptions
+from turntake.claim.worker import WorkerOptions
+from turntake.deliver.options import CallbackOptions, HttpAgentOptions, ReplyOptions
+from turntake.http.hosts import reachable
+from turntake.http.options import HttpOptions
+from turntake.operate.channel_plugins import Installed
+from turntake.operate.logs import LogOptions
+from turntake.operate.options.settings import SECRET, Setting
+from turntake.rules.rules import Rules
+from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, HistoryOptions, Role
+
+
+class AccountOptions(NamedTuple):
+    """What one account at a channel was told: `[whatsapp]` has the name "", `[whatsapp.sales]` the name "sales".
+
+    `values` has every option of the channel, with its default unless it was set; `variables` has the names of the
+    environment variables for them.
+    """
+
+    installed: Installed
+    name: str = ""
+    values: Mapping[str, str] = MappingProxyType({})
+    variables: Mapping[str, str] = MappingProxyType({})
+    is_set: bool = False
+
+
+class Given(NamedTuple):
+    """A value and where it came from; `is_set` unless it is the default's or a preset's."""
+
+    value: Any
+    origin: str
+    is_set: bool = True
+
+
+class Sources(NamedTuple):
+    """Where the options came from: each value by the key of its setting, and what is odd about them."""
+
+    given: Mapping[str, Given] = MappingProxyType({})
+    config: Path | None = None
+    warnings: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """All that can be set here, that of the named accounts too."""
+
+    def is_set(self, key: str) -> bool:
+        return key in self.given and self.given[key].is_set
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields with a sentence stand at the top of turntake.toml, and each struct is a section of its name."""
+
+    store: Annotated[
+        str,
+        Meta(description="Where messages are kept: sqlite:///file.db, redis://..., postgresql://... or memory://."),
+    ] = DEFAULT_STORE
+    agent: Annotated[str, Meta(description="Who answers: echo, module:function, module:turns, or an http(s) URL.")] = (
+        "echo"
+    )
+    public_url: Annotated[str, Meta(description="The address at which others reach this server.")] = ""
+    host: Annotated[str, Meta(description="The address to listen on; other than loopback needs API keys.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")] = 8080
+    role: Annotated[Role, Meta(description="Only accept messages, only work on turns, or both.")] = DEFAULT_ROLE
+    api_keys: Annotated[
+        tuple[str, ...], Meta(description="The keys that /v1 accepts, separated by commas.", extra=SECRET)
+    ] = ()
+    agent_secret: Annotated[str, Meta(description="Signs the requests to an HTTP agent (whsec_...).", extra=SECRET)] = (
+        ""
+    )
+    rules: Rules = Rules()
+    worker: WorkerOptions = WorkerOptions()
+    history: HistoryOptions = HistoryOptions()
+    http: HttpOptions = HttpOptions()
+    http_agent: HttpAgentOptions = HttpAgentOptions()
+    webhooks: WebhookOptions = WebhookOptions()
+    replies: ReplyOptions = ReplyOptions()
+    log: LogOptions = LogOptions()
+    generic: CallbackOptions = CallbackOptions()
+    accounts: tuple[AccountOptions, ...] = ()
+    sources: Sources = Sources()
+
+    @property
+    def own_url(self) -> str:
+        """Where this machine finds the server of these options."""
+        host = reachable(self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def values_of(self, channel: str, account: str = "") -> Mapping[str, str]:
+        """What an account was told; nothing if there is no such channel or account."""
+        matching = (a.values for a in self.accounts if (a.installed.name, a.name) == (channel, account))
+        return next(matching, {})
