@@ -12,7 +12,7 @@ SRC = Path(__file__).parents[1] / "src"
 ORDER = (
     ("rules",),
     ("clock", "errors", "finding", "instants", "retry_after"),
-    ("plugins", "standard_webhooks", "wire"),
+    ("plugins", "standard_webhooks"),
     ("buffer", "platforms"),
     ("deliver",),
     ("claim", "observe"),

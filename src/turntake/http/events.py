@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from turntake import wire
 from turntake.errors import Problem
 from turntake.http.json import conversation_key, query_of
 from turntake.instants import rfc3339
@@ -90,8 +90,21 @@ class EventStream:
 def frame(event: Event, number: int) -> bytes:
     """One event as the stream writes it."""
     about = {"at": rfc3339(event.at), "conversation_key": str(event.key), "turn_id": event.turn_id}
-    data = msgspec.json.encode(wire.outward(about | event.facts))
+    data = msgspec.json.encode(outward(about | event.facts))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, event.kind.encode(), data)
+
+
+def outward(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same facts as JSON shows them: every name in camelCase, every `…_at` an instant."""
+    return {
+        _camel(name): rfc3339(value) if name.endswith("_at") and isinstance(value, int) else value
+        for name, value in facts.items()
+    }
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
 
 
 async def _write_events(queue: "asyncio.Queue[Event]", only: str, send: Send) -> None:
