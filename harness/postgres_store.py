@@ -7,7 +7,9 @@ import psycopg
 from harness.databases import Postgres
 from turntake import Rules
 from turntake.buffer.postgres.store import PostgresStore
+from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable
+from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Appended
 from turntake.testing.clock import VirtualClock
@@ -17,9 +19,9 @@ EMPTIED = "TRUNCATE turntake.conversations, turntake.messages, turntake.turns; U
 ROOMY = Rules(capacity=9_999)
 
 
-def ask(server: Postgres, query: str, *parameters: object) -> list[Any]:
+def ask(url: str, query: str, *parameters: object) -> list[Any]:
     """Asked beside the store, by another client."""
-    with psycopg.connect(server.url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(query.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
 
@@ -29,8 +31,9 @@ def key(number: int) -> ConversationKey:
 
 
 async def make(server: Postgres) -> None:
+    """The tables are there, and empty."""
     async with PostgresStore.open(server.url, VirtualClock()):
-        ask(server, EMPTIED)
+        ask(server.url, EMPTIED)
 
 
 async def again(store: PostgresStore, message_id: str) -> Appended:
@@ -46,3 +49,21 @@ TERMINATE = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
     "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
+
+
+def empty(url: str) -> None:
+    """Emptying tables is much faster than making them."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute("SELECT to_regclass('turntake.clock') IS NOT NULL").fetchone()
+        if found and found[0]:
+            connection.execute(EMPTIED)
+
+
+async def findings(url: str) -> list[Finding]:
+    """What the doctor finds there."""
+    return [finding async for finding in PostgresStore.examine(url, SystemClock())]
+
+
+def says(found: list[Finding], subject: str, level: str = "") -> str:
+    """All that is said about a subject, at a level or at any."""
+    return " ".join(finding.text for finding in found if finding.subject == subject and level in ("", finding.level))

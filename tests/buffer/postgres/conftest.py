@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from harness.databases import Postgres
-from harness.postgres_store import EMPTIED, ask
+from harness.postgres_store import EMPTIED, ask, empty
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.testing.clock import VirtualClock
 
@@ -24,5 +24,17 @@ def clock() -> VirtualClock:
 @pytest.fixture
 async def store(server: Postgres, clock: VirtualClock) -> AsyncIterator[PostgresStore]:
     async with PostgresStore.open(server.url, clock) as store:
-        ask(server, EMPTIED)
+        ask(server.url, EMPTIED)
         yield store
+
+
+@pytest.fixture
+def url(server: Postgres) -> str:
+    empty(server.url)
+    return server.url
+
+
+@pytest.fixture
+def new(server: Postgres) -> str:
+    """The URL of a database that nobody used yet."""
+    return server.database("fresh")

@@ -29,7 +29,7 @@ async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_sna
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT count(*) FROM turntake.conversations")
         await store.append([Append(key(number), Message("m1", "hi"), OFF) for number in range(1_000)])
-        ask(server, CHURN)
+        ask(server.url, CHURN)
         await clock.advance(60_000)
         await store.next_due()
         for _ in range(20):
@@ -42,7 +42,7 @@ async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_sna
 def pages_read(server: Postgres, start: int, now: int) -> int:
     """By offering ten conversations that fell due from `start` on."""
     query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM turntake.offer_1({start}, {now}, 10, 500)"
-    ((((plan,)),),) = ask(server, query)
+    ((((plan,)),),) = ask(server.url, query)
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
 
@@ -94,7 +94,7 @@ async def test_no_transaction_is_open_while_a_handler_runs(server: Postgres, sto
             "SELECT query FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() "
             "AND backend_type = 'client backend'"
         )
-        open_transactions.extend(await asyncio.to_thread(ask, server, query))
+        open_transactions.extend(await asyncio.to_thread(ask, server.url, query))
         done.set()
         return "hello"
 
@@ -181,12 +181,12 @@ async def test_a_deadline_that_only_the_index_has_is_mended_by_whoever_meets_it(
     await say(store, "m1", key=BOB, rules=OFF)
     await store.settle(await take(store), Answered())
     await say(store, "m1", key=key(1), rules=OFF)
-    ask(server, "UPDATE turntake.conversations SET due_at = 1, state = 'x' WHERE key <> %s", str(key(1)))
+    ask(server.url, "UPDATE turntake.conversations SET due_at = 1, state = 'x' WHERE key <> %s", str(key(1)))
     assert await store.next_due() == 1
     assert (await take(store, limit=5)).key == key(1)
     copies = "SELECT state, due_at FROM turntake.conversations WHERE key = %s"
-    assert ask(server, copies, str(ANN)) == [("collecting", later.due_at)]
-    assert ask(server, copies, str(BOB)) == [("idle", None)]
+    assert ask(server.url, copies, str(ANN)) == [("collecting", later.due_at)]
+    assert ask(server.url, copies, str(BOB)) == [("idle", None)]
     assert await store.next_due() == later.due_at
 
 
@@ -220,9 +220,9 @@ async def test_a_row_that_cannot_be_read_is_put_off_and_holds_up_nobody(
     """It is the earliest, and is looked at again a minute later."""
     await say(store, "m1", key=BOB, rules=OFF)
     await say(store, "m1", rules=OFF)
-    ask(server, "UPDATE turntake.conversations SET body = 'x', due_at = 1 WHERE key = %s", str(BOB))
+    ask(server.url, "UPDATE turntake.conversations SET body = 'x', due_at = 1 WHERE key = %s", str(BOB))
     assert (await take(store, limit=2)).key == ANN
     assert "A conversation cannot be read" in caplog.text
     assert await store.claim(5, LEASE_MS) == []
-    due_at = ask(server, "SELECT due_at FROM turntake.conversations WHERE key = %s", str(BOB))
+    due_at = ask(server.url, "SELECT due_at FROM turntake.conversations WHERE key = %s", str(BOB))
     assert due_at == [(clock.now() + 60_000,)]

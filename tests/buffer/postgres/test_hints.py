@@ -58,13 +58,13 @@ async def test_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
     async with PostgresStore.open(server.url, clock) as other:
         hints = other.hints()
         first = asyncio.ensure_future(anext(hints))
-        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
+        await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
         stopped = tuple((f"key{number}", "t" * 40, 1) for number in range(500))
         await store.shelf.announce(Hint(7, stopped))
         assert await asyncio.wait_for(first, 5) == Hint(7)
         await store.shelf.announce(Hint(8, stopped[:2]))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(8, stopped[:2])
-        ask(server, "SELECT pg_notify('turntake', 'what is this')")
+        ask(server.url, "SELECT pg_notify('turntake', 'what is this')")
         await store.shelf.announce(Hint(9))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(9)
         await hints.aclose()  # type: ignore[attr-defined]
@@ -78,9 +78,9 @@ async def test_a_listener_that_lost_its_connection_listens_again(server: Postgre
     async with PostgresStore.open(server.url, SystemClock()) as other:
         hints = other.hints()
         first = asyncio.ensure_future(anext(hints))
-        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
-        ask(server, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-        await asyncio.to_thread(until, lambda: ask(server, LISTENERS) == [(1,)])
+        await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
+        ask(server.url, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
         await store.shelf.announce(Hint(7))
         assert await asyncio.wait_for(first, 5) == Hint(7)
         await hints.aclose()  # type: ignore[attr-defined]

@@ -36,14 +36,16 @@ async def test_a_terminate_storm_loses_nothing_and_repeats_nothing(server: Postg
     writing = asyncio.gather(*(write(writer) for writer in range(20)))
     storms = 0
     while not writing.done():
-        await asyncio.to_thread(ask, server, TERMINATE)
+        await asyncio.to_thread(ask, server.url, TERMINATE)
         storms += 1
         await asyncio.wait([writing], timeout=0.03)
     await writing
     assert storms > 3
-    stored = [bytes(row[0]).decode() for row in ask(server, "SELECT id FROM turntake.messages")]
+    stored = [bytes(row[0]).decode() for row in ask(server.url, "SELECT id FROM turntake.messages")]
     assert sorted(stored) == sorted(acknowledged)
-    numbers = ask(server, "SELECT count(*) = max(seq) AND min(seq) = 1 FROM turntake.messages GROUP BY conversation")
+    numbers = ask(
+        server.url, "SELECT count(*) = max(seq) AND min(seq) = 1 FROM turntake.messages GROUP BY conversation"
+    )
     assert numbers == [(True,)] * 5
 
 
@@ -69,12 +71,12 @@ async def test_a_read_only_server_takes_nothing_and_says_so(server: Postgres, cl
     """As after a failover, when connections still lead to the old primary; reads go on."""
     async with PostgresStore.open(server.database("protected"), clock) as store:
         await say(store, "m1")
-        ask(server, "ALTER DATABASE protected SET default_transaction_read_only = on")
-        ask(server, TERMINATE)
+        ask(server.url, "ALTER DATABASE protected SET default_transaction_read_only = on")
+        ask(server.url, TERMINATE)
         with pytest.raises(StoreUnavailable, match="read-only"):
             await say(store, "m2")
         assert await store.next_due() is not None
-        ask(server, "ALTER DATABASE protected RESET ALL")
+        ask(server.url, "ALTER DATABASE protected RESET ALL")
         assert (await again(store, "m2")).waiting == 2
 
 
@@ -86,13 +88,13 @@ async def test_what_will_pass_is_told_from_what_is_wrong(
     server: Postgres, store: PostgresStore, code: str, kind: type[Exception]
 ) -> None:
     """A full disk is no fault of ours; an error in a statement is, and hiding it would help nobody."""
-    ask(server, FAILING.format(code=code))
+    ask(server.url, FAILING.format(code=code))
     try:
         with pytest.raises(kind) as caught:
             await say(store, "m1")
         assert isinstance(caught.value, StoreUnavailable) == (kind is StoreUnavailable)
     finally:
-        ask(server, "DROP TRIGGER failing ON turntake.messages")
+        ask(server.url, "DROP TRIGGER failing ON turntake.messages")
     assert (await say(store, "m1")).status == "buffered"
 
 
@@ -134,6 +136,6 @@ async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_pat
                 await asyncio.wait([writing], timeout=0.01)
             is_over = True
             await writing
-        stored = [bytes(row[0]).decode() for row in ask(server, "SELECT id FROM turntake.messages")]
+        stored = [bytes(row[0]).decode() for row in ask(server.url, "SELECT id FROM turntake.messages")]
     assert len(set(stored)) == len(stored)
     assert set(acknowledged) <= set(stored)

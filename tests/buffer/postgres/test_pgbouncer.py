@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from harness.databases import HOST, Postgres, free_port, until
-from tests.buffer.postgres.test_store import empty
+from harness.postgres_store import empty
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract

@@ -95,7 +95,7 @@ async def test_two_batches_of_the_same_rows_never_wait_in_a_circle(
         ahead = asyncio.create_task(store.shelf.swap(0, batch("m1"), None))
         back = asyncio.create_task(store.shelf.swap(1, batch("m2")[::-1], None))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        await asyncio.to_thread(until, lambda: ask(server, waiting) == [(2,)])
+        await asyncio.to_thread(until, lambda: ask(server.url, waiting) == [(2,)])
     taken, refused = sorted([await ahead, await back], key=lambda answer: answer[0] is not None)
     assert taken == [None] * 3
     assert [refusal.row.version >> LOT_BITS for refusal in refused if refusal] == [2] * 3
@@ -116,7 +116,7 @@ async def test_two_stores_that_write_to_the_same_conversations_store_each_messag
 
         both = await asyncio.gather(write(store, range(100)), write(other, range(99, -1, -1)))
     assert sorted(answer.status for answers in both for answer in answers) == ["buffered"] * 500 + ["duplicate"] * 500
-    assert ask(server, "SELECT count(*), min(seq), max(seq) FROM turntake.messages") == [(500, 1, 5)]
+    assert ask(server.url, "SELECT count(*), min(seq), max(seq) FROM turntake.messages") == [(500, 1, 5)]
 
 
 async def test_a_reply_lost_after_the_commit_is_no_refusal(
@@ -148,7 +148,7 @@ async def test_a_reply_lost_after_the_commit_is_no_refusal(
                 proxy.drop_next_reply()
                 assert await store.settle(claim, settlement)
             assert proxy.dropped_replies == 8
-    ((version,),) = ask(server, "SELECT version FROM turntake.conversations WHERE key = %s", str(ANN))
+    ((version,),) = ask(server.url, "SELECT version FROM turntake.conversations WHERE key = %s", str(ANN))
     assert version >> LOT_BITS == 8, "each write is counted once"
 
 
