@@ -12,7 +12,7 @@ space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install extras serve test browser chaos check lint format types wheel bench lock clean
+.PHONY: help install runtime serve test browser chaos check lint format types wheel bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "  %-9s %s\n", $$1, $$2 }'
@@ -38,15 +38,15 @@ $(INSTALLED): $(RUNTIME) constraints.txt
 	echo "Done in $$(($$(date +%s) - start)) s"
 	@touch $@
 
-# pip cannot check hashes here: what an extra needs is only known once it has been resolved.
-extras: $(RUNTIME) ## add the extras in EXTRAS="redis postgres" to .venv, in the pinned versions
+# pip cannot check the hashes of extras: what they need is only known once it has been resolved.
+runtime: $(RUNTIME) ## create .venv with the service alone, and the extras in EXTRAS="redis postgres"
 ifneq ($(EXTRAS),)
 	@echo "Adding the extras: $(EXTRAS)"
 	@sed -nE 's/^([A-Za-z0-9._-]+==[^ ]+).*/\1/p' constraints.txt > .venv/pins.txt
 	@$(PIP) install --no-build-isolation --constraint .venv/pins.txt -e '.[$(subst $(space),$(comma),$(strip $(EXTRAS)))]'
 endif
 
-serve: extras ## run the service; flags go in ARGS="...", extras in EXTRAS="redis"
+serve: runtime ## run the service; flags go in ARGS="...", extras in EXTRAS="redis"
 	$(BIN)/turntake serve $(ARGS)
 
 test: $(INSTALLED) browser ## run the tests, then half a minute of chaos per store
