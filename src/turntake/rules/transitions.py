@@ -5,11 +5,15 @@ Stores load a `Conversation`, call one of these, and write the result back in on
 
     state        what holds                          its one deadline          left by
     ---------    --------------------------------    ----------------------    -----------------------------------
-    idle         nothing waits, nothing is sealed    none                      receive -> collecting
+    idle         nothing waits, nothing is sealed    none                      receive -> collecting,
+                                                                               requeue -> collecting
     collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle
-    answering    `turn` is sealed                    lease end, or retry       save -> replying, settle, interrupt
+    answering    `turn` is sealed                    lease end, or retry       save -> replying, settle -> idle or
+                                                                               collecting or replying,
+                                                                               interrupt -> collecting
     replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting
 
+`docs/state_diagram.py` draws this table, and `tests/test_states.py` walks through the functions to see that it is true.
 The state is never stored beside these facts; it is read off them, so the two cannot disagree.
 What arrives while a turn is sealed waits in `buffer`, whose own timer runs; settling re-arms it in the same step.
 An amendment is numbered like a message but moves nothing: no deadline, no count, no answer under way.
