@@ -1,5 +1,6 @@
 """A store that an earlier release wrote opens, and every conversation in it goes on."""
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -86,7 +87,12 @@ def clock() -> VirtualClock:
     return VirtualClock(END_AT)
 
 
-@pytest.fixture(params=[(server, release) for server in ("sqlite", "redis", "postgres") for release in RELEASES])
+@pytest.fixture(
+    params=[
+        pytest.param((server, release), id=f"{server}-{release}")
+        for server, release in itertools.product(("sqlite", "redis", "postgres"), RELEASES)
+    ]
+)
 async def store(request: pytest.FixtureRequest, clock: VirtualClock) -> AsyncIterator[Store]:
     """The recorded store as this release opens it; one that this very release wrote must pass the same tests."""
     server, release = request.param
