@@ -1,35 +1,14 @@
-"""One table of settings; values from flags, environment, file, preset and default, in that order."""
-
-from pathlib import Path
+"""The settings: what is read off the structs and the channels, and how a value is shown."""
 
 import msgspec
 import pytest
 
-from turntake.errors import ConfigurationError
 from turntake.operate.options.catalogue import catalogue
 from turntake.operate.options.settings import allowed, shown
-from turntake.operate.options.sources import load
-from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.rules import Rules
 
 CATALOGUE = catalogue()
 SETTINGS, BY_KEY = CATALOGUE.settings, CATALOGUE.by_key
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def written(text: str, name: str = "turntake.toml") -> Path:
-    path = Path(name)
-    path.write_text(text)
-    return path
-
-
-def complaint(**sources: object) -> str:
-    with pytest.raises(ConfigurationError) as raised:
-        load(**{"environ": {}, **sources})  # type: ignore[arg-type]
-    return str(raised.value)
 
 
 def test_every_rule_is_a_setting_with_the_same_default() -> None:
@@ -46,151 +25,6 @@ def test_every_setting_is_in_order(setting: object) -> None:
     msgspec.convert(found.default, found.type)
     assert found.sentence.endswith((".", "…"))
     assert len([s for s in SETTINGS if s.env == found.env]) == 1
-
-
-def test_defaults() -> None:
-    """With nothing set, everything has the documented default."""
-    options = load(environ={})
-    assert options.store == "sqlite:///turntake.db"
-    assert (options.host, options.port, options.agent, options.role) == (
-        "127.0.0.1",
-        8080,
-        "echo",
-        "all",
-    )
-    assert (options.worker.concurrency, options.worker.lease_ms) == (100, 60_000)
-    assert options.rules == Rules()
-    assert {given.origin for given in options.sources.given.values()} == {"default"}
-
-
-def test_flag_beats_environment_beats_file_beats_preset_beats_default() -> None:
-    written('port = 1\nhost = "a.localhost"\n[rules]\npreset = "interview"\nsilence_ms = 7\n[log]\nlevel = "debug"\n')
-    environ = {"TURNTAKE_PORT": "2", "TURNTAKE_HOST": "b.localhost"}
-    options = load({"port": "3", "role": None}, environ=environ)
-    assert (options.port, options.host, options.log.level) == (3, "b.localhost", "debug")
-    assert options.rules.silence_ms == 7
-    assert options.rules.typing_inference_ms == PRESETS["interview"].typing_inference_ms
-    assert options.rules.max_wait_ms == Rules().max_wait_ms
-    origins = [
-        options.sources.given[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")
-    ]
-    assert origins == ["--port", "TURNTAKE_HOST", "turntake.toml", "preset interview", "default"]
-
-
-def test_empty_variable_counts_as_not_set() -> None:
-    assert load(environ={"TURNTAKE_PORT": ""}).port == 8080
-
-
-def test_named_file_is_read_instead() -> None:
-    written("port = 1\n")
-    assert load(config=written("port = 2\n", "other.conf"), environ={}).port == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("false", False), ("1", True), ("0", False), ("True", True)]
-)
-def test_texts_become_types(text: str, value: bool) -> None:
-    assert load(environ={"TURNTAKE_RULES_ENABLED": text}).rules.enabled is value
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            '[rules]\nsilence_ms = "abc"',
-            'rules.silence_ms = "abc" in turntake.toml: expected an integer of milliseconds',
-        ),
-        (
-            "[rules]\nsilence_ms = -1",
-            "rules.silence_ms = -1 in turntake.toml: expected an integer of milliseconds from 0",
-        ),
-        ('port = "8080"', 'port = "8080" in turntake.toml: expected an integer from 0 to 65535.'),
-        ("port = [1]", "port = [1] in turntake.toml: expected an integer"),
-        ("[rules]\nenabled = 3", "rules.enabled = 3 in turntake.toml: expected true or false."),
-        ('[rules]\non_busy = "drop"', 'rules.on_busy = "drop" in turntake.toml: expected one of "queue", "interrupt".'),
-        ("[rules]\non_busy = [1]", "rules.on_busy = [1] in turntake.toml: expected one of"),
-        ("store = 2026-11-15", 'store = "2026-11-15" in turntake.toml: expected a text.'),
-        ("stoer = 1", "stoer in turntake.toml: there is no such setting; did you mean store?"),
-        ("[rules]\nsilnce_ms = 1", "there is no such setting; did you mean rules.silence_ms?"),
-        ("zzz = 1", "zzz in turntake.toml: there is no such setting; `turntake doctor` lists them all."),
-        ("[wroker]\nx = 1", "[wroker] in turntake.toml: there is no such section; did you mean worker?"),
-        ('[agent]\nurl = "x"', "[agent] in turntake.toml: `agent` is a single value, written agent = ..."),
-        ("[worker.deep]\nx = 1", "worker.deep in turntake.toml: there is no such setting"),
-        ("[rules]\npriority = 1", "rules.priority in turntake.toml: comes in a later release"),
-        ('[rules]\non_stale = "send"', "rules.on_stale in turntake.toml: comes in a later release"),
-        ('[rules]\non_busy = "steer"', 'rules.on_busy = "steer" in turntake.toml: "steer" comes in a later release'),
-        ('[rules]\non_busy = "reject"', '"reject" comes in a later release'),
-        ("[rules.platform.whatsapp]\nsilence_ms = 1", "rules for one platform come in a later release"),
-        ('[rules.conversation."a"]\nsilence_ms = 1', "rules for one conversation come in a later release"),
-        ('agent_secret = "x"', "secrets do not belong in this file; set TURNTAKE_AGENT_SECRET, or"),
-        ('api_keys = ["x"]', "secrets do not belong in this file; set TURNTAKE_API_KEYS"),
-        ('[generic]\nsecret = "x"', "set TURNTAKE_GENERIC_SECRET, or TURNTAKE_GENERIC_SECRET_FILE to a path."),
-        ("[rules]\nmin_messages = 30", "rules: min_messages is above max_messages: lower one or raise the other."),
-        ("port = = 1", "turntake.toml is not valid TOML: "),
-    ],
-)
-def test_mistakes_in_the_file_are_named(text: str, says: str) -> None:
-    """The message names the setting, the file, and what is allowed."""
-    written(text)
-    assert says in complaint()
-
-
-def test_a_secret_is_not_repeated_in_the_message() -> None:
-    written('agent_secret = "hunter2"')
-    assert "hunter2" not in complaint()
-
-
-@pytest.mark.parametrize(
-    ("environ", "says"),
-    [
-        ({"TURNTAKE_PORT": "x"}, 'port = "x" in TURNTAKE_PORT: expected an integer from 0 to 65535.'),
-        ({"TURNTAKE_RULES_ON_BUSY": "steer"}, '"steer" comes in a later release'),
-        ({"TURNTAKE_RULES_PRESET": "x"}, '"complex-inquiry"'),
-        ({"TURNTAKE_API_KEYS": "a", "TURNTAKE_API_KEYS_FILE": "b"}, "are both set: unset one of them."),
-        ({"TURNTAKE_API_KEYS_FILE": "gone"}, "TURNTAKE_API_KEYS_FILE = gone: the file cannot be read"),
-    ],
-)
-def test_mistakes_in_the_environment_are_named(environ: dict[str, str], says: str) -> None:
-    assert says in complaint(environ=environ)
-
-
-def test_mistakes_in_flags_are_named() -> None:
-    assert complaint(flags={"log.level": "loud"}).startswith(
-        'log.level = "loud" in --log-level: expected one of "debug"'
-    )
-
-
-def test_missing_config_says_how_to_make_one() -> None:
-    assert "gone.toml cannot be read (no such file or directory); `turntake init` writes one." in complaint(
-        config=Path("gone.toml")
-    )
-
-
-def test_binary_config_is_refused() -> None:
-    Path("turntake.toml").write_bytes(b"\xff\xfe")
-    assert "cannot be read" in complaint()
-
-
-def test_unknown_variables_are_warned_about() -> None:
-    """A typo in the environment must not stop a server, and must not pass unseen either."""
-    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_PRIORITY", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
-    options = load(environ=dict.fromkeys(names, "memory://"))
-    assert options.sources.warnings == (
-        "TURNTAKE_RULES_PRIORITY is ignored: it comes in a later release; remove it for now.",
-        "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?",
-        "TURNTAKE_WHATSAPP_APP_SECRT is ignored: there is no such setting; did you mean TURNTAKE_WHATSAPP_APP_SECRET?",
-    )
-
-
-def test_secrets_come_from_the_environment_or_a_file() -> None:
-    written("one\ntwo\n", "keys")
-    written(" whsec_a whsec_b\n", "secrets")
-    assert load(environ={"TURNTAKE_AGENT_SECRET_FILE": "secrets"}).agent_secret == "whsec_a whsec_b"
-    assert load(environ={"TURNTAKE_API_KEYS": " a , b,"}).api_keys == ("a", "b")
-    options = load(environ={"TURNTAKE_API_KEYS_FILE": "keys", "TURNTAKE_AGENT_SECRET": "whsec_x"})
-    assert options.api_keys == ("one", "two")
-    assert options.agent_secret == "whsec_x"
-    assert options.sources.given["api_keys"].origin == "TURNTAKE_API_KEYS_FILE"
 
 
 @pytest.mark.parametrize(
@@ -240,97 +74,6 @@ def test_what_people_see_of_a_value(key: str, value: object, seen: str) -> None:
 )
 def test_options_of_channels_are_settings(key: str, env: str, flag: str) -> None:
     assert (BY_KEY[key].env, BY_KEY[key].flag) == (env, flag)
-
-
-def test_an_account_has_settings_of_its_own() -> None:
-    """Secrets in the environment or a file of their own, the rest in the TOML file too; nothing is the main one's."""
-    written(
-        '[whatsapp]\naccounts = ["sales", "eu-west"]\nphone_number_id = "1"\n[whatsapp.sales]\nphone_number_id = "2"'
-    )
-    written("of a file", "secret")
-    environ = {
-        "TURNTAKE_WHATSAPP_APP_SECRET": "main",
-        "TURNTAKE_WHATSAPP_SALES_APP_SECRET": "sales",
-        "TURNTAKE_WHATSAPP_EU_WEST_ACCESS_TOKEN_FILE": "secret",
-        "TURNTAKE_WHATSAPP_EU_WEST_API_BASE": "https://proxy.example",
-    }
-    options = load(environ=environ)
-    main, sales, west = (options.values_of("whatsapp", name) for name in ("", "sales", "eu-west"))
-    assert options.sources.warnings == ()
-    assert options.sources.given["whatsapp.accounts"].value == ("sales", "eu-west")
-    assert [values["phone_number_id"] for values in (main, sales, west)] == ["1", "2", ""]
-    assert [values["app_secret"] for values in (main, sales, west)] == ["main", "sales", ""]
-    assert west["access_token"] == "of a file"
-    assert west["api_base"] == "https://proxy.example"
-    assert sales["api_base"] == BY_KEY["whatsapp.api_base"].default
-    assert options.sources.is_set("whatsapp.sales.app_secret")
-    assert not options.sources.is_set("whatsapp.eu-west.app_secret")
-    assert {s.section for s in options.sources.settings} >= {"whatsapp", "whatsapp.sales", "whatsapp.eu-west"}
-
-
-@pytest.mark.parametrize(
-    ("text", "environ", "says"),
-    [
-        (
-            "",
-            {"TURNTAKE_WHATSAPP_ACCOUNTS": "Sales"},
-            'whatsapp.accounts = "Sales" in TURNTAKE_WHATSAPP_ACCOUNTS: an acc',
-        ),
-        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "a/b"}, "lower-case letters, digits, - and _"),
-        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "a" * 65}, "64 at most"),
-        (
-            "",
-            {"TURNTAKE_WHATSAPP_ACCOUNTS": "app"},
-            "TURNTAKE_WHATSAPP_APP_SECRET is a setting already; choose another",
-        ),
-        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "api-base"}, "TURNTAKE_WHATSAPP_API_BASE is a setting already"),
-        ("", {"TURNTAKE_WHATSAPP_ACCOUNTS": "accounts"}, "TURNTAKE_WHATSAPP_ACCOUNTS is a setting already"),
-        (
-            "",
-            {"TURNTAKE_WHATSAPP_ACCOUNTS": "a-b,a_b"},
-            "[whatsapp.a_b] and [whatsapp.a-b] would share TURNTAKE_WHATSAPP_A",
-        ),
-        (
-            '[whatsapp]\naccounts = "sales"',
-            {},
-            'whatsapp.accounts = "sales" in turntake.toml: expected a list of texts.',
-        ),
-        ("[whatsapp]\naccounts = [1]", {}, "whatsapp.accounts = [1] in turntake.toml: expected a list of texts."),
-        (
-            "[whatsapp.sales]",
-            {},
-            "[whatsapp.sales] in turntake.toml: there is no such account; name it in whatsapp.accounts",
-        ),
-        ('[slack]\naccounts = ["sales"]\n[slack.slaes]', {}, "there is no such account; did you mean sales?"),
-        (
-            '[slack]\naccounts = ["sales"]\n[slack.sales]\nsigning_secret = "x"',
-            {},
-            "set TURNTAKE_SLACK_SALES_SIGNING_SECRET, or TURNTAKE_SLACK_SALES_SIGNING_SECRET_FILE to a path.",
-        ),
-        ('[slack]\naccounts = ["sales"]\n[slack.sales]\napi_bsae = "x"', {}, "did you mean slack.sales.api_base?"),
-        ('[slack]\naccounts = ["sales"]\n[slack.sales]\naccounts = ["x"]', {}, "slack.sales.accounts in turntake.toml"),
-        ("[slack.api_base]\nx = 1", {}, 'slack.api_base = {"x":1} in turntake.toml: expected a text.'),
-        ('[whatsapp]\napp_secret = "x"', {}, "set TURNTAKE_WHATSAPP_APP_SECRET, or TURNTAKE_WHATSAPP_APP_SECRET_FILE"),
-        ("[watsapp]\nx = 1", {}, "there is no such section; did you mean whatsapp?"),
-    ],
-)
-def test_mistakes_with_accounts_are_named(text: str, environ: dict[str, str], says: str) -> None:
-    written(text)
-    assert says in complaint(environ=environ)
-
-
-def test_a_channel_may_be_told_numbers_and_switches() -> None:
-    written("[whatsapp]\nphone_number_id = 106540352242922\n[discord]\ngateway = true\n")
-    options = load(environ={})
-    assert options.values_of("whatsapp")["phone_number_id"] == "106540352242922"
-    assert options.values_of("discord")["gateway"] == "true"
-
-
-def test_a_variable_of_an_account_that_nobody_named_is_warned_about() -> None:
-    """The nearest name would be the main account's, which is not what was meant."""
-    names = ("TURNTAKE_SLACK_SALES_BOT_TOKEN", "TURNTAKE_SLACK_SALES_BOT_TOKEN_FILE")
-    why = "is ignored: there is no account 'sales'; name it in TURNTAKE_SLACK_ACCOUNTS."
-    assert load(environ=dict.fromkeys(names, "x")).sources.warnings == tuple(f"{name} {why}" for name in names)
 
 
 def test_names_everywhere() -> None:
