@@ -201,7 +201,7 @@ def test_init_writes_what_loads(capsys: Output, monkeypatch: pytest.MonkeyPatch)
     assert "turntake serve" in capsys.readouterr().out
     options = load(environ={})
     assert options.agent == "agent:answer"
-    assert [key for key in options.sources.given if options.sources.is_set(key)] == ["agent"]
+    assert [key for key in options.sources.values if options.sources.is_set(key)] == ["agent"]
     monkeypatch.delitem(sys.modules, "agent", raising=False)
     assert agent_of(options).turns is None
 
@@ -222,7 +222,7 @@ def test_every_line_of_the_written_file_is_valid() -> None:
     Path("turntake.toml").write_text(
         "\n".join(line for line in lines if line.split(" =")[0].isidentifier() or "[" in line[:1])
     )
-    written, defaults = (load(config=config, environ={}).sources.given for config in (None, Path("/dev/null")))
+    written, defaults = (load(config=config, environ={}).sources.values for config in (None, Path("/dev/null")))
     assert {k: g.value for k, g in written.items()} == {k: g.value for k, g in defaults.items()}
 
 

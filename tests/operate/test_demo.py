@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from harness.serving import PATIENCE_S, command, environment, run, served
-from turntake.operate.crowd import MANNERS, name_of, thought
+from turntake.operate.demo.crowd import MANNERS, name_of, thought
 from turntake.operate.demo.story import Tally, hastened
 from turntake.rules.rules import Rules
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from turntake.errors import ConfigurationError
 from turntake.operate.channel_plugins import NAME
 from turntake.operate.options.catalogue import Catalogue, option_settings
-from turntake.operate.options.groups import Given
+from turntake.operate.options.groups import Value
 from turntake.operate.options.settings import PREFIX, Setting
 
 ALLOWED = "lower-case letters, digits, - and _, 64 at most"
@@ -29,7 +29,7 @@ class Named(NamedTuple):
             raise ConfigurationError(f"[{channel}.{name}] {where}: there is no such account; {hint}")
 
 
-def named(given: Mapping[str, Given], known: Catalogue) -> Named:
+def named(given: Mapping[str, Value], known: Catalogue) -> Named:
     """The accounts that these values name. Raises ConfigurationError if a name cannot be one."""
     names = {channel: _names(channel, given.get(f"{channel}.accounts"), known) for channel in known.channels}
     settings = [
@@ -42,7 +42,7 @@ def named(given: Mapping[str, Given], known: Catalogue) -> Named:
     return Named(names, tuple(settings))
 
 
-def _names(channel: str, given: Given | None, known: Catalogue) -> tuple[str, ...]:
+def _names(channel: str, given: Value | None, known: Catalogue) -> tuple[str, ...]:
     if given is None:
         return ()
     for name in given.value:

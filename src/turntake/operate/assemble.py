@@ -39,7 +39,7 @@ def assemble(options: Options) -> Parts:
         if options.sources.is_set("role"):
             agent.turns.role = options.role
         agent.turns.set_outbound(outbound)
-        ignored = tuple(key for key, given in options.sources.given.items() if given.is_set and key.startswith(OWN))
+        ignored = tuple(key for key, value in options.sources.values.items() if value.is_set and key.startswith(OWN))
         return Parts(agent.turns, agent, outbound, accounts, ignored)
     turns = TurnTake(
         options.store,

@@ -41,7 +41,7 @@ def test_defaults() -> None:
     )
     assert (options.worker.concurrency, options.worker.lease_ms) == (100, 60_000)
     assert options.rules == Rules()
-    assert {given.origin for given in options.sources.given.values()} == {"default"}
+    assert {given.origin for given in options.sources.values.values()} == {"default"}
 
 
 def test_flag_beats_environment_beats_file_beats_preset_beats_default() -> None:
@@ -53,7 +53,7 @@ def test_flag_beats_environment_beats_file_beats_preset_beats_default() -> None:
     assert options.rules.typing_inference_ms == PRESETS["interview"].typing_inference_ms
     assert options.rules.max_wait_ms == Rules().max_wait_ms
     origins = [
-        options.sources.given[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")
+        options.sources.values[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")
     ]
     assert origins == ["--port", "TURNTAKE_HOST", "turntake.toml", "preset interview", "default"]
 
@@ -171,7 +171,7 @@ def test_secrets_come_from_the_environment_or_a_file() -> None:
     options = load(environ={"TURNTAKE_API_KEYS_FILE": "keys", "TURNTAKE_AGENT_SECRET": "whsec_x"})
     assert options.api_keys == ("one", "two")
     assert options.agent_secret == "whsec_x"
-    assert options.sources.given["api_keys"].origin == "TURNTAKE_API_KEYS_FILE"
+    assert options.sources.values["api_keys"].origin == "TURNTAKE_API_KEYS_FILE"
 
 
 def test_an_account_has_settings_of_its_own() -> None:
@@ -189,7 +189,7 @@ def test_an_account_has_settings_of_its_own() -> None:
     options = load(environ=environ)
     main, sales, west = (options.values_of("whatsapp", name) for name in ("", "sales", "eu-west"))
     assert options.sources.warnings == ()
-    assert options.sources.given["whatsapp.accounts"].value == ("sales", "eu-west")
+    assert options.sources.values["whatsapp.accounts"].value == ("sales", "eu-west")
     assert [values["phone_number_id"] for values in (main, sales, west)] == ["1", "2", ""]
     assert [values["app_secret"] for values in (main, sales, west)] == ["main", "sales", ""]
     assert west["access_token"] == "of a file"

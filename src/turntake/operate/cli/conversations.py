@@ -73,38 +73,38 @@ def _full(conversation: str) -> str:
 def _ordered(client: Client, path: str, orders: list[str], hold: int | None) -> dict[str, Any]:
     for order in orders:
         client.post(f"{path}/{order}", {"forMs": hold} if order == "hold" else None)
-    found: dict[str, Any] = client.get(path)
-    return found
+    conversation: dict[str, Any] = client.get(path)
+    return conversation
 
 
 def _list(page: dict[str, Any], json: bool) -> None:
     if json:
         return say_json(page)
-    found = page["conversations"]
-    if not found:
+    conversations = page["conversations"]
+    if not conversations:
         say('No conversations. Start one: turntake send "hello"')
         return
     clock = SystemClock()
     rows = [
         (c["conversationKey"], c["status"], c["messageCount"], until(c["dueAt"], clock), c["reason"] or "")
-        for c in found
+        for c in conversations
     ]
     for line in table(("CONVERSATION", "STATE", "WAITING", "DUE", "REASON"), rows):
         say(line)
     if page["cursor"]:
-        say(paint("dim", f"The first {len(found)}; --limit shows more."))
+        say(paint("dim", f"The first {len(conversations)}; --limit shows more."))
 
 
-def _show(found: dict[str, Any], json: bool) -> None:
+def _show(conversation: dict[str, Any], json: bool) -> None:
     if json:
-        return say_json(found)
-    say(f"{paint('bold', clean(found['conversationKey']))}  {found['status']}")
-    say(clean(found["why"]))
-    turn = found["turn"]
+        return say_json(conversation)
+    say(f"{paint('bold', clean(conversation['conversationKey']))}  {conversation['status']}")
+    say(clean(conversation["why"]))
+    turn = conversation["turn"]
     _messages("Being answered:", turn["messages"] if turn else [])
-    _messages("Waiting:", found["messages"])
-    _decisions(found["decisions"])
-    _turns(found["turns"])
+    _messages("Waiting:", conversation["messages"])
+    _decisions(conversation["decisions"])
+    _turns(conversation["turns"])
 
 
 def _messages(title: str, messages: list[dict[str, Any]]) -> None:

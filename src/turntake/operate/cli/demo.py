@@ -114,7 +114,9 @@ def _row(person: Person, clock: Clock, columns: int) -> str:
     }
     start = f"{person.name:<8} {person.manner.name:<12} "
     room = max(10, columns - len(start) - 46)
-    line = f"{person.state:<11} {notes.get(person.state, ''):<32} {short(person.said[-1] if person.said else '', room)}"
+    line = (
+        f"{person.state:<11} {notes.get(person.state, ''):<32} {short(person.texts[-1] if person.texts else '', room)}"
+    )
     return start + paint(COLOURS[person.state], line)
 
 

@@ -121,5 +121,5 @@ def _as_json(finding: Finding) -> dict[str, str]:
 
 
 def _row(setting: Setting, options: Options) -> dict[str, str]:
-    value, origin, _ = options.sources.given[setting.key]
+    value, origin, _ = options.sources.values[setting.key]
     return {"setting": setting.key, "value": shown(setting, value) or "not set", "from": origin}

@@ -41,12 +41,14 @@ def list_(
         page = client.get("/v1/dead-letters", limit=limit)
     if json:
         return say_json(page)
-    found = page["deadLetters"]
-    if not found:
+    letters = page["deadLetters"]
+    if not letters:
         say("No dead letters: every message was answered, or still waits for its answer.")
         return
     clock = SystemClock()
-    for line in table(("ID", "WHEN", "CONVERSATION", "MESSAGES", "REASON"), [_row(letter, clock) for letter in found]):
+    for line in table(
+        ("ID", "WHEN", "CONVERSATION", "MESSAGES", "REASON"), [_row(letter, clock) for letter in letters]
+    ):
         say(line)
 
 

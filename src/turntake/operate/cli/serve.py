@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Mapping
 from socket import socket
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turntake")
 
-ROLES = {
+ROLES: Mapping[Role, str] = {
     "all": "accepts messages and works on turns",
     "accept": "only accepts messages; turns need a process with --role work",
     "work": "only works on turns; messages go to a process with --role accept",
@@ -173,7 +174,7 @@ def _signs_address(account: Account) -> bool:
 
 
 def _trials(url: str, role: Role, has_keys: bool) -> list[str]:
-    """Lines to try. Answers are told where they are given, so nobody can follow one where there is no worker."""
+    """Lines to try. Only a process that works on turns tells of answers, so only there is one to be followed."""
     body = '{"conversation": "ann", "id": "1", "text": "hello"}'
     follow = "--follow " if role == "all" else ""
     where = "" if url == Options().own_url else f"--url {url} "

@@ -15,7 +15,7 @@ from turntake.deliver.turn import Turn
 from turntake.errors import TurntakeError
 from turntake.instants import to_ms
 from turntake.operate.client import STREAM_TIMEOUT, Frames, Happened, client_options, complaint, explained
-from turntake.operate.crowd import MANNERS, Fragment, Manner, name_of, thought
+from turntake.operate.demo.crowd import MANNERS, Fragment, Manner, name_of, thought
 from turntake.rules.rules import Rules
 from turntake.service import TurnTake
 
@@ -39,7 +39,7 @@ class Person:
     last_at: int = 0
     unanswered: int = 0
     has_answer: asyncio.Event = field(default_factory=asyncio.Event)
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -116,8 +116,8 @@ class Demo:
         with explained(self._url):
             async with httpx2.AsyncClient(**client_options(self._url, self._key)) as http:
                 response = await http.get(f"/v1/turns/{self.tally.fullest[1]}")
-        found: dict[str, Any] | None = msgspec.json.decode(response.content) if response.is_success else None
-        return found
+        turn: dict[str, Any] | None = msgspec.json.decode(response.content) if response.is_success else None
+        return turn
 
     async def _write(self, person: Person, end: int) -> None:
         await self._pause(self._chance.randint(0, person.manner.rest_ms[0]))
@@ -137,7 +137,7 @@ class Demo:
         self.tally.messages += 1
         person.unanswered += 1
         person.has_answer.clear()
-        person.said = [*person.said[-9:], fragment.text]
+        person.texts = [*person.texts[-9:], fragment.text]
         await self._post("/v1/messages", about | {"id": f"m{self.tally.messages}", "text": fragment.text})
 
     async def _post(self, path: str, body: dict[str, Any]) -> None:

@@ -55,10 +55,10 @@ def catalogue() -> Catalogue:
     own = tuple(own_settings())
     installed = channels(taken={setting.section or setting.name for setting in own} - SHARED)
     settings = [setting for setting in own if setting.section not in SHARED]
-    for name, found in installed.items():
+    for name, plugin in installed.items():
         settings += [setting for setting in own if setting.section == name and name in SHARED]
-        settings += option_settings(name, found.options)
-        if found.channel:
+        settings += option_settings(name, plugin.options)
+        if plugin.channel:
             settings.append(Setting(name, "accounts", tuple[str, ...], (), _ACCOUNTS.format(name)))
     return Catalogue(tuple(settings), MappingProxyType(installed))
 

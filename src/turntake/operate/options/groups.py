@@ -38,7 +38,7 @@ class AccountOptions(NamedTuple):
     is_set: bool = False
 
 
-class Given(NamedTuple):
+class Value(NamedTuple):
     """A value and where it came from; `is_set` unless it is the default's or a preset's."""
 
     value: Any
@@ -49,14 +49,14 @@ class Given(NamedTuple):
 class Sources(NamedTuple):
     """Where the options came from: each value by the key of its setting, and what is odd about them."""
 
-    given: Mapping[str, Given] = MappingProxyType({})
+    values: Mapping[str, Value] = MappingProxyType({})
     config: Path | None = None
     warnings: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     """All that can be set here, that of the named accounts too."""
 
     def is_set(self, key: str) -> bool:
-        return key in self.given and self.given[key].is_set
+        return key in self.values and self.values[key].is_set
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from turntake.errors import ConfigurationError
 from turntake.operate import accounts
 from turntake.operate.accounts import Named
 from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
-from turntake.operate.options.groups import AccountOptions, Given, Options, Sources
+from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
 from turntake.operate.options.settings import PREFIX, Setting, allowed
 from turntake.rules.rules import PRESETS, Rules
 
@@ -44,17 +44,17 @@ def load(
     environ = os.environ if environ is None else environ
     known = known or catalogue()
     path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
-    written = _read(path, known) if path else Written(Path())
-    given = _from_file(written.values, known.settings, written.path, known)
-    given |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
-    named = accounts.named(given, known)
-    for channel, name in written.accounts:
-        named.refuse_unknown(channel, name, f"in {written.path}")
-    given |= _from_file(written.of_accounts, named.settings, written.path, known)
-    given |= _from_environment(named.settings, environ)
+    file = _read(path, known) if path else ConfigFile(Path())
+    values = _from_file(file.entries, known.settings, file.path, known)
+    values |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
+    named = accounts.named(values, known)
+    for channel, name in file.accounts:
+        named.refuse_unknown(channel, name, f"in {file.path}")
+    values |= _from_file(file.of_accounts, named.settings, file.path, known)
+    values |= _from_environment(named.settings, environ)
     settings = (*known.settings, *named.settings)
-    filled = _filled(given, settings)
-    warnings = (*written.ignored, *_odd_names(environ, known, named))
+    filled = _filled(values, settings)
+    warnings = (*file.ignored, *_odd_names(environ, known, named))
     return Options(
         **_typed(filled),
         accounts=tuple(_account_options(filled, known, named)),
@@ -62,23 +62,23 @@ def load(
     )
 
 
-def _typed(given: Mapping[str, Given]) -> dict[str, Any]:
+def _typed(values: Mapping[str, Value]) -> dict[str, Any]:
     """The fields of `Options`: single values, and a struct for each section."""
     fields: dict[str, Any] = {}
     for field in msgspec.structs.fields(Options):
         if isinstance(field.default, msgspec.Struct):
             names = {name: f"{field.name}.{name}" for name in field.default.__struct_fields__}
-            values = {name: given[key].value for name, key in names.items() if key in given}
+            members = {name: values[key].value for name, key in names.items() if key in values}
             try:
-                fields[field.name] = type(field.default)(**values)
+                fields[field.name] = type(field.default)(**members)
             except ValueError as error:
                 raise ConfigurationError(f"{field.name}: {error}") from None
-        elif field.name in given:
-            fields[field.name] = given[field.name].value
+        elif field.name in values:
+            fields[field.name] = values[field.name].value
     return fields
 
 
-def _account_options(given: Mapping[str, Given], known: Catalogue, named: Named) -> Iterator[AccountOptions]:
+def _account_options(values: Mapping[str, Value], known: Catalogue, named: Named) -> Iterator[AccountOptions]:
     """The main account of every installed channel, set or not, each followed by its named ones."""
     for channel, installed in known.channels.items():
         for name in ("", *named.names[channel]):
@@ -86,31 +86,31 @@ def _account_options(given: Mapping[str, Given], known: Catalogue, named: Named)
             yield AccountOptions(
                 installed,
                 name,
-                values={setting.name: given[setting.key].value for setting in table},
+                values={setting.name: values[setting.key].value for setting in table},
                 variables={setting.name: setting.env for setting in table},
-                is_set=bool(name) or any(given[setting.key].is_set for setting in table),
+                is_set=bool(name) or any(values[setting.key].is_set for setting in table),
             )
 
 
-def _filled(given: Mapping[str, Given], settings: Iterable[Setting]) -> dict[str, Given]:
-    """Every setting: as given, or by the preset, or by default."""
-    filled = {s.key: given.get(s.key) or Given(s.default, "default", is_set=False) for s in settings}
+def _filled(values: Mapping[str, Value], settings: Iterable[Setting]) -> dict[str, Value]:
+    """Every setting: as it was set, or by the preset, or by default."""
+    filled = {s.key: values.get(s.key) or Value(s.default, "default", is_set=False) for s in settings}
     preset = filled[PRESET.key].value
     if preset:
         for field in msgspec.structs.fields(Rules):
             value, key = getattr(PRESETS[preset], field.name), f"rules.{field.name}"
-            if key not in given and value != field.default:
-                filled[key] = Given(value, f"preset {preset}", is_set=False)
+            if key not in values and value != field.default:
+                filled[key] = Value(value, f"preset {preset}", is_set=False)
     return filled
 
 
-def _from_flags(flags: Mapping[str, str | None], known: Catalogue) -> dict[str, Given]:
+def _from_flags(flags: Mapping[str, str | None], known: Catalogue) -> dict[str, Value]:
     settings = {known.by_key[key]: text for key, text in flags.items() if text is not None}
-    return {s.key: Given(_converted(s, text, f"in {s.flag}"), s.flag) for s, text in settings.items()}
+    return {s.key: Value(_converted(s, text, f"in {s.flag}"), s.flag) for s, text in settings.items()}
 
 
-def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, Given]:
-    given = {}
+def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, Value]:
+    values = {}
     for setting in settings:
         present = [name for name in setting.env_names if environ.get(name)]
         if len(present) > 1:
@@ -118,8 +118,8 @@ def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -
         if present:
             (name,) = present
             text = _read_secret(name, environ[name]) if name != setting.env else environ[name]
-            given[setting.key] = Given(_converted(setting, text, f"in {name}"), name)
-    return given
+            values[setting.key] = Value(_converted(setting, text, f"in {name}"), name)
+    return values
 
 
 def _read_secret(name: str, path: str) -> str:
@@ -142,21 +142,21 @@ def _why_ignored(name: str, known: Catalogue) -> str:
     return why or f"there is no such setting{_suggestion(name, known.by_env)}"
 
 
-Value = tuple[str, Any]
+Entry = tuple[str, Any]
 """The key of a setting, and what the file says there."""
 
 
-class Written(NamedTuple):
-    """What turntake.toml says: values, those in the tables of accounts, these accounts, and what is left out."""
+class ConfigFile(NamedTuple):
+    """What turntake.toml says: its entries, those in the tables of accounts, these accounts, and what is ignored."""
 
     path: Path
-    values: Sequence[Value] = ()
-    of_accounts: Sequence[Value] = ()
+    entries: Sequence[Entry] = ()
+    of_accounts: Sequence[Entry] = ()
     accounts: Sequence[tuple[str, str]] = ()
     ignored: Sequence[str] = ()
 
 
-def _read(path: Path, known: Catalogue) -> Written:
+def _read(path: Path, known: Catalogue) -> ConfigFile:
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -164,14 +164,14 @@ def _read(path: Path, known: Catalogue) -> Written:
         raise ConfigurationError(f"{path} cannot be read ({_why(error)}){hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}.") from None
-    broken = {name: found.fault for name, found in known.channels.items() if found.fault and name in table}
+    broken = {name: plugin.fault for name, plugin in known.channels.items() if plugin.fault and name in table}
     values, tables = _flattened({name: value for name, value in table.items() if name not in broken}, known)
     for name in table:
         if name not in broken and isinstance(table[name], dict) and (name,) not in tables:
             raise ConfigurationError(_no_section(name, path, known))
-    return Written(
+    return ConfigFile(
         path,
-        values=[(".".join(keys), value) for keys, value in values.items() if keys[:2] not in tables],
+        entries=[(".".join(keys), value) for keys, value in values.items() if keys[:2] not in tables],
         of_accounts=[(".".join(keys), value) for keys, value in values.items() if keys[:2] in tables],
         accounts=[(keys[0], keys[1]) for keys in tables if len(keys) > 1],
         ignored=[f"[{name}] in {path} is ignored: {fault}" for name, fault in broken.items()],
@@ -212,15 +212,15 @@ def _no_section(name: str, path: Path, known: Catalogue) -> str:
     return f"[{name}] in {path}: there is no such section{_suggestion(name, known.sections)}"
 
 
-def _from_file(values: Iterable[Value], settings: Sequence[Setting], path: Path, known: Catalogue) -> dict[str, Given]:
-    given = {}
-    for key, value in values:
+def _from_file(entries: Iterable[Entry], settings: Sequence[Setting], path: Path, known: Catalogue) -> dict[str, Value]:
+    values = {}
+    for key, value in entries:
         setting = _setting(key, settings, path)
         if isinstance(value, int) and key.partition(".")[0] in known.channels:
             # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
             value = str(value).lower()
-        given[key] = Given(_converted(setting, value, f"in {path}", is_typed=True), str(path))
-    return given
+        values[key] = Value(_converted(setting, value, f"in {path}", is_typed=True), str(path))
+    return values
 
 
 def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
