@@ -37,7 +37,12 @@ async def test_the_doctor_warns_of_old_snapshots_and_full_servers(
     new: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the limits brought down to what a test can reach."""
-    for name, value in (("LONG_S", -1), ("CONNECTIONS_FEW", 0.0), ("DEAD_MANY", -2), ("OFFSET_MS", -1)):
+    for name, value in (
+        ("LONG_TRANSACTION_MS", -1),
+        ("CONNECTIONS_USED", 0.0),
+        ("MANY_DEAD_ROWS", -2),
+        ("SKEW_MS", -1),
+    ):
         monkeypatch.setattr(f"turntake.buffer.postgres.examine.{name}", value)
     found = await findings(new)
     assert "dead rows pile up" in says(found, "snapshots", "warn")

@@ -1,4 +1,4 @@
-"""What `turntake doctor` says of a PostgreSQL server. Reads only; everything in one transaction that cannot write."""
+"""What `turntake doctor` says about a PostgreSQL server. Everything is read in one transaction that cannot write."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,11 +13,11 @@ from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 
-OLDEST_VERSION = 130_000
-DEAD_MANY = 50_000
-LONG_S = 300
-CONNECTIONS_FEW = 0.9
-OFFSET_MS = 1_000
+OLDEST_VERSION = 130_000  # the first that knows autovacuum_vacuum_insert_scale_factor, which our tables set
+MANY_DEAD_ROWS = 50_000  # below this, vacuum is merely about to come
+LONG_TRANSACTION_MS = 300_000  # ours take milliseconds and a backup minutes; dead rows pile up meanwhile
+CONNECTIONS_USED = 0.9  # of those the server allows; the last tenth goes quickly when workers are added
+SKEW_MS = 1_000  # the horizon: a difference that nobody would notice is not worth a warning
 
 
 async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
@@ -40,10 +40,10 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
 
 def _server(connection: AsyncConnection[Any]) -> Finding:
     version = connection.info.server_version
-    says = f"PostgreSQL {version // 10_000}.{version % 10_000} at {connection.info.host}:{connection.info.port}"
+    text = f"PostgreSQL {version // 10_000}.{version % 10_000} at {connection.info.host}:{connection.info.port}"
     if version < OLDEST_VERSION:
-        return Finding("fail", "store", f"{says}: too old, 13 is the oldest that works")
-    return Finding("ok", "store", says)
+        return Finding("fail", "store", f"{text}: too old, 13 is the oldest that works")
+    return Finding("ok", "store", text)
 
 
 async def _schema(connection: AsyncConnection[Any], schema: str) -> Finding:
@@ -55,12 +55,12 @@ async def _schema(connection: AsyncConnection[Any], schema: str) -> Finding:
     if not done:
         return Finding("ok", "schema", f"{schema} will be created at the next start")
     later = [migration.name for migration in pending(done, is_finishing=True) if migration.name not in now]
-    says = f"{schema} is at {done[-1]}"
+    text = f"{schema} is at {done[-1]}"
     if now:
-        says += f"; the next start runs {', '.join(now)}"
+        text += f"; the next start runs {', '.join(now)}"
     if later:
-        return Finding("warn", "schema", f"{says}; once no older release runs, finish the upgrade: {', '.join(later)}")
-    return Finding("ok", "schema", says)
+        return Finding("warn", "schema", f"{text}; once no older release runs, finish the upgrade: {', '.join(later)}")
+    return Finding("ok", "schema", text)
 
 
 async def _writable(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
@@ -78,10 +78,10 @@ async def _durability(connection: AsyncConnection[Any], schema: str) -> list[Fin
     settings = dict(await _rows(connection, "SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [*names]))
     off = [name for name in names if settings.get(name) == "off"]
     if off:
-        says = f"{', '.join(off)} off: what was accepted may be lost when the server crashes"
-        return [Finding("warn", "durability", says)]
-    says = f"synchronous_commit {settings.get('synchronous_commit')}: what was accepted is on the server's disk"
-    return [Finding("ok", "durability", says)]
+        text = f"{', '.join(off)} off: what was accepted may be lost when the server crashes"
+        return [Finding("warn", "durability", text)]
+    text = f"synchronous_commit {settings.get('synchronous_commit')}: what was accepted is on the server's disk"
+    return [Finding("ok", "durability", text)]
 
 
 async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
@@ -91,7 +91,7 @@ async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Find
     )
     return [
         Finding(
-            "warn" if dead > DEAD_MANY and dead > live else "ok",
+            "warn" if dead > MANY_DEAD_ROWS and dead > live else "ok",
             "bloat",
             f"{table}: {live:,} rows, {dead:,} dead, last autovacuum {vacuumed or 'never'}",
         )
@@ -107,26 +107,26 @@ async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Finding
         "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     ((xids, seconds),) = await _rows(connection, query)
-    says = f"the longest open transaction is {seconds:,} s old, the oldest snapshot {xids:,} transactions"
-    if seconds > LONG_S:
-        return [Finding("warn", "snapshots", f"{says}: dead rows pile up until it ends")]
-    return [Finding("ok", "snapshots", says)]
+    text = f"the longest open transaction is {seconds:,} s old, the oldest snapshot {xids:,} transactions"
+    if seconds * 1000 > LONG_TRANSACTION_MS:
+        return [Finding("warn", "snapshots", f"{text}: dead rows pile up until it ends")]
+    return [Finding("ok", "snapshots", text)]
 
 
 async def _connections(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity WHERE backend_type = %s"
     ((used, most),) = await _rows(connection, query, "client backend")
-    mark = "warn" if used > most * CONNECTIONS_FEW else "ok"
+    mark = "warn" if used > most * CONNECTIONS_USED else "ok"
     return [Finding(mark, "connections", f"{used} of {most} in use")]  # type: ignore[arg-type]
 
 
 async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Finding:
     ((server_at,),) = await _rows(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
     ahead_ms = server_at - clock.now()
-    says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
-    if clock.is_followed and abs(ahead_ms) > OFFSET_MS:
-        return Finding("warn", "clock", f"{says}; turntake goes by the server's")
-    return Finding("ok", "clock", says)
+    text = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
+    if clock.is_followed and abs(ahead_ms) > SKEW_MS:
+        return Finding("warn", "clock", f"{text}; turntake goes by the server's")
+    return Finding("ok", "clock", text)
 
 
 async def _rows(connection: AsyncConnection[Any], query: str, *parameters: object) -> list[Any]:

@@ -14,8 +14,8 @@ from turntake.finding import Finding
 
 log = logging.getLogger("turntake")
 
-OLDEST = 7
-SKEW_MS = 1_000
+OLDEST_VERSION = 7  # the first whose scripts may begin with #!lua and flags
+SKEW_MS = 1_000  # the horizon: a difference that nobody would notice is not worth a warning
 SYNCED = {
     "always": "what was accepted is on the server's disk",
     "everysec": "about the last second is lost with the machine, and a moment may be if only the server is killed",
@@ -77,10 +77,10 @@ def _unasked() -> Finding:
 
 
 async def _findings(client: Client, node: Node, info: Info, options: Options) -> list[Finding]:
-    found = [_role(info, node), *_fitness(info), *_memory(info)]
+    findings = [_role(info, node), *_fitness(info), *_memory(info)]
     if info.get("aof_enabled"):
-        found.append(_synced(await _appendfsync(client, node)))
-    return [*found, _replicas(info, options.wait)]
+        findings.append(_synced(await _appendfsync(client, node)))
+    return [*findings, _replicas(info, options.wait)]
 
 
 def _role(info: Info, node: Node) -> Finding:
@@ -95,22 +95,22 @@ def _role(info: Info, node: Node) -> Finding:
 
 def _fitness(info: Info) -> list[Finding]:
     """Whether it can be used at all."""
-    found = []
+    findings = []
     version = str(info.get("redis_version", "?"))
-    if version.split(".")[0].isdecimal() and int(version.split(".")[0]) < OLDEST:
-        found.append(Finding("fail", "store", f"Redis {version} is too old; use Redis 7, Valkey 7.2 or later"))
-    return [*found, *_eviction(info.get("maxmemory_policy"))]
+    if version.split(".")[0].isdecimal() and int(version.split(".")[0]) < OLDEST_VERSION:
+        findings.append(Finding("fail", "store", f"Redis {version} is too old; use Redis 7, Valkey 7.2 or later"))
+    return [*findings, *_eviction(info.get("maxmemory_policy"))]
 
 
 def _eviction(policy: str | None) -> list[Finding]:
     if policy is None:
         return []
     if policy.startswith("allkeys"):
-        says = f"maxmemory-policy is {policy}, so it throws conversations away when memory runs short"
-        return [Finding("fail", "store", f"{says}; set it to noeviction")]
+        text = f"maxmemory-policy is {policy}, so it throws conversations away when memory runs short"
+        return [Finding("fail", "store", f"{text}; set it to noeviction")]
     if policy != "noeviction":
-        says = f"maxmemory-policy is {policy}; ours have no expiry and stay, but noeviction is the safer choice"
-        return [Finding("ok", "store", says)]
+        text = f"maxmemory-policy is {policy}; ours have no expiry and stay, but noeviction is the safer choice"
+        return [Finding("ok", "store", text)]
     return [Finding("ok", "store", "maxmemory-policy is noeviction, so nothing is thrown away")]
 
 
@@ -118,8 +118,8 @@ def _memory(info: Info) -> list[Finding]:
     """Whether it outlives a restart. A service may keep the data in a way that Redis has no words for."""
     if info.get("aof_enabled"):
         return []
-    says = "appendonly no: but for snapshots, or a service that keeps it otherwise (MemoryDB),"
-    return [Finding("warn", "durability", f"{says} a restart forgets every message; set appendonly yes")]
+    text = "appendonly no: but for snapshots, or a service that keeps it otherwise (MemoryDB),"
+    return [Finding("warn", "durability", f"{text} a restart forgets every message; set appendonly yes")]
 
 
 async def _appendfsync(client: Client, node: Node) -> str:
@@ -140,30 +140,30 @@ def _replicas(info: Info, wait: int) -> Finding:
     followers = [one for name, one in info.items() if name.startswith("slave") and isinstance(one, dict)]
     filling = sum(one.get("state") != "online" for one in followers)
     online = int(info.get("connected_slaves", 0)) - filling
-    says = f"{_counted(online, 'replica')} connected"
+    text = f"{_counted(online, 'replica')} connected"
     if online < wait:
         do = "connect more, or lower `wait` in the store's URL"
-        return Finding("fail", "replicas", f"{says}, and wait={wait} asks for more, so every message gets 503: {do}")
-    return Finding("ok", "replicas", f"{says}, enough for wait={wait}" if wait else says)
+        return Finding("fail", "replicas", f"{text}, and wait={wait} asks for more, so every message gets 503: {do}")
+    return Finding("ok", "replicas", f"{text}, enough for wait={wait}" if wait else text)
 
 
 async def _offset(client: Client, node: Node, clock: Clock) -> Finding:
     seconds, micros = await client.time(**node)
     ahead_ms = seconds * 1000 + micros // 1000 - clock.now()
-    says = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
+    text = f"the server's clock is {abs(ahead_ms):,} ms {'ahead of' if ahead_ms >= 0 else 'behind'} this machine's"
     if abs(ahead_ms) > SKEW_MS:
-        return Finding("warn", "clock", f"{says}; turntake goes by the server's")
-    return Finding("ok", "clock", says)
+        return Finding("warn", "clock", f"{text}; turntake goes by the server's")
+    return Finding("ok", "clock", text)
 
 
 async def _shards(client: Client, options: Options) -> Finding:
-    made = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
-    if not made:
+    shards = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
+    if not shards:
         return Finding("ok", "store", f"prefix {options.prefix}: will be set up at the first start")
-    says = f"prefix {options.prefix}: {_counted(made, 'shard')}"
-    if options.shards not in (None, made):
-        return Finding("fail", "store", f"{says}, which cannot change; write shards={made} or leave it out")
-    return Finding("ok", "store", says)
+    text = f"prefix {options.prefix}: {_counted(shards, 'shard')}"
+    if options.shards not in (None, shards):
+        return Finding("fail", "store", f"{text}, which cannot change; write shards={shards} or leave it out")
+    return Finding("ok", "store", text)
 
 
 def _counted(number: int, noun: str) -> str:
