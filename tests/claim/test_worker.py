@@ -66,6 +66,24 @@ async def test_a_long_handler_keeps_its_claim(clock: VirtualClock, store: Memory
     assert record.status == "answered"
 
 
+async def test_a_long_handler_keeps_its_claim_beside_an_idle_worker(clock: VirtualClock, store: MemoryStore) -> None:
+    """The other one looks for what is due all the time; that the first is alive is all that keeps it away."""
+    calls = []
+
+    async def answer(turn: Turn) -> str:
+        calls.append(turn.attempt)
+        await clock.sleep(10_000)
+        return "done"
+
+    options = {"rules": AT_ONCE, "agent": answer, "lease_ms": 1_000, "clock": clock}
+    async with TurnTake(store, **options) as turns, TurnTake(store, **options):  # type: ignore[arg-type]
+        await say(turns, "hello")
+        await clock.advance(20_000)
+        record = await only_turn(turns)
+    assert calls == [1]
+    assert record.status == "answered"
+
+
 async def test_a_worker_that_died_is_replaced_when_its_lease_ends(clock: VirtualClock, store: MemoryStore) -> None:
     """Nobody writes again; the expired claim is simply due. Same turn, same messages, next attempt."""
     seen = []
