@@ -29,7 +29,7 @@ def test_a_spelling_is_safe_in_urls_shells_and_redis(key: ConversationKey) -> No
 
 
 def test_no_two_keys_have_one_spelling() -> None:
-    """All keys of a few parts that hold the separator, the sign for an escaped character, and one that looks escaped."""
+    """All keys of parts that hold the separator, the sign of an escape, and what stands behind that sign."""
     atoms = ("a", ":", "~", "3A")
     texts = ["".join(some) for count in (1, 2, 3) for some in product(atoms, repeat=count)]
     keys = {ConversationKey.of(one, account="a", topic=two) for one in texts for two in ["", *texts]}
