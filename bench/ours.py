@@ -28,7 +28,7 @@ async def worker(url: str, out: Path) -> None:
 
     async def answer(turn: Turn) -> None:
         numbers = [int(message.id) for message in turn.messages]
-        notes.handed(turn.conversation.conversation, numbers, turn.claim.turn.ready.at)
+        notes.handed(turn.conversation.conversation, numbers, turn.claim.turn.due.at)
 
     async with TurnTake(url, rules=RULES, role="work", agent=answer):
         await run_worker(notes)

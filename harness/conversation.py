@@ -101,7 +101,7 @@ def a_turn(*messages: Message, key: ConversationKey = ADA, attempt: int = 1, age
         id="turn_1",
         head=1,
         tail=len(messages),
-        ready=Deadline(last_at + 1_000, "silence"),
+        due=Deadline(last_at + 1_000, "silence"),
         claimed_at=last_at + 1_001,
         last_at=last_at,
         due_at=SystemClock().now(),

@@ -120,18 +120,18 @@ class World:
             if outcome == "answer":
                 self.answer(claim)
             elif outcome == "fail":
-                self.model.settle(claim.key, claim.epoch, claim.turn.id, Retry(1_000), self.now)
+                self.model.settle(claim, Retry(1_000), self.now)
             elif outcome == "give up":
-                self.model.settle(claim.key, claim.epoch, claim.turn.id, Dead("gave up"), self.now)
+                self.model.settle(claim, Dead("gave up"), self.now)
                 self.given_up.append(claim)
             else:
                 if outcome == "save and crash":
-                    self.model.save(claim.key, claim.epoch, Progress(("hello",), 0, True))
+                    self.model.save(claim, Progress(("hello",), 0, True))
                 self.crashed.append(claim)
 
     def answer(self, claim: Claim) -> None:
-        did_hold = holds(self.model.conversations[claim.key], claim.epoch)
-        assert self.model.settle(claim.key, claim.epoch, claim.turn.id, Answered(("hello",)), self.now) == did_hold
+        did_hold = holds(self.model.conversations[claim.key], claim.epoch, claim.turn.id)
+        assert self.model.settle(claim, Answered(("hello",)), self.now) == did_hold
         if did_hold:
             self.answered.append(claim)
 

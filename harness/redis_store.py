@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from harness.databases import HOST, Valkey
 from turntake import Rules
-from turntake.buffer.redis.backend import RedisShelf
+from turntake.buffer.redis.backend import RedisBackend
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
@@ -22,9 +22,9 @@ from turntake.testing.store_contract import ANN, INTERRUPT, LEASE_MS, PLAIN, say
 ROOMY = Rules(capacity=9_999, max_messages=9_999)
 
 
-def shelf_of(store: RedisStore) -> RedisShelf:
-    assert isinstance(store.shelf, RedisShelf)
-    return store.shelf
+def backend_of(store: RedisStore) -> RedisBackend:
+    assert isinstance(store.backend, RedisBackend)
+    return store.backend
 
 
 def key(number: int) -> ConversationKey:
@@ -95,7 +95,7 @@ async def live_a_full_life(store: RedisStore, clock: VirtualClock) -> None:
 
 
 def shard_of(store: RedisStore) -> Shard:
-    (shard,) = shelf_of(store)._rows.shards
+    (shard,) = backend_of(store)._rows.shards
     return shard
 
 

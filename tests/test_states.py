@@ -11,6 +11,7 @@ import pytest
 from turntake import ConversationKey, Rules
 from turntake.rules import transitions
 from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Touch
+from turntake.rules.records import Claim
 
 ROOT = Path(__file__).parent.parent
 KEY = ConversationKey.of("ada")
@@ -36,11 +37,14 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
     yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
     if conversation.due_at is not None:
         yield "claim", transitions.claim(conversation, KEY, 1_000, max(now, conversation.due_at))
-    saved = transitions.save(conversation, conversation.epoch, FINAL)
+    if conversation.turn is None:
+        return
+    claim = Claim(KEY, conversation.epoch, conversation.turn, ())
+    saved = transitions.save(conversation, claim, FINAL)
     if saved is not None:
         yield "save", saved
     for settlement in SETTLEMENTS:
-        settled = transitions.settle(conversation, conversation.epoch, settlement, now)
+        settled = transitions.settle(conversation, claim, settlement, now)
         if settled is not None:
             yield "settle", settled.conversation
 

@@ -49,7 +49,7 @@ async def test_a_person_who_never_pauses_is_answered_at_max_wait(store: Store, c
     await clock.advance(100)
     claim = await take(store)
     assert len(claim.messages) == (300 if kind == "message" else 1)
-    assert claim.turn.ready.at == claim.first_at + 30_000
+    assert claim.turn.due.at == claim.first_at + 30_000
 
 
 @pytest.mark.parametrize("end", [Answered(), Dead("no"), Retry(0)], ids=["answered", "dead", "retried"])

@@ -204,7 +204,7 @@ def test_an_open_turn_reads_as_a_sentence() -> None:
 
     def said(now: int = 0, waiting: int = 0, **facts: Any) -> str:
         turn = SealedTurn("t", 1, 1, Deadline(0, "silence"), 0, 0, 5_000, (), **facts)
-        buffer = Buffer(2, 0, 0, turn.ready, turn.ready, ()) if waiting else None
+        buffer = Buffer(2, 0, 0, turn.due, turn.due, ()) if waiting else None
         return why(Conversation(next_seq=2 + waiting, turn=turn, buffer=buffer), now)
 
     assert said() == "Attempt 1: the agent has the turn, and the lease runs 5.0 s more."

@@ -132,7 +132,7 @@ def test_completing_twice_changes_nothing(life: list[Step], repeats: list[Answer
     before = world.picture()
     for claim in world.answered:
         for settlement in repeats:
-            confirmed = world.model.settle(claim.key, claim.epoch, claim.turn.id, settlement, world.now + 1)
+            confirmed = world.model.settle(claim, settlement, world.now + 1)
             assert confirmed == isinstance(settlement, Answered)
     assert world.picture() == before
 

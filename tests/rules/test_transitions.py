@@ -79,7 +79,7 @@ def claimed(*message_ids: str, rules: Rules = PLAIN) -> tuple[Model, Claim]:
 def test_an_idle_conversation_has_no_deadline() -> None:
     """Nothing waits and nothing is sealed."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 5)
+    model.settle(claim, Answered(), 5)
     conversation = model.conversations[KEY]
     assert (conversation.state, conversation.due_at, conversation.waiting) == ("idle", None, 0)
 
@@ -110,7 +110,7 @@ def test_an_expired_lease_is_a_failed_attempt() -> None:
 def test_a_retry_that_was_asked_for_counts_its_failure_once() -> None:
     """Settling counted it, so claiming again does not."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Retry(0, error="boom"), 5_000)
+    model.settle(claim, Retry(0, error="boom"), 5_000)
     (again,) = model.claim(1, LEASE_MS, 5_000)
     assert (again.turn.attempt, again.turn.failures, again.turn.error) == (2, 1, "boom")
 
@@ -118,9 +118,9 @@ def test_a_retry_that_was_asked_for_counts_its_failure_once() -> None:
 def test_the_latest_error_is_kept() -> None:
     """A retry or a death without an error of its own leaves the one before."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Retry(0, error="boom"), 5_000)
+    model.settle(claim, Retry(0, error="boom"), 5_000)
     (again,) = model.claim(1, LEASE_MS, 5_000)
-    model.settle(KEY, again.epoch, again.turn.id, Dead("gave up"), 5_000)
+    model.settle(again, Dead("gave up"), 5_000)
     letter = model.letter(claim.turn.id)
     assert letter is not None
     assert letter.error == "boom"
@@ -129,8 +129,8 @@ def test_the_latest_error_is_kept() -> None:
 def test_an_answer_without_replies_closes_with_the_saved_ones() -> None:
     """The history shows what the person read."""
     model, claim = claimed("m1")
-    model.save(KEY, claim.epoch, Progress(("one", "two"), 1, True))
-    model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 5_000)
+    model.save(claim, Progress(("one", "two"), 1, True))
+    model.settle(claim, Answered(), 5_000)
     closed = model.closed[claim.turn.id].turn
     assert closed is not None
     assert closed.progress == Progress(("one", "two"), 2, True)
@@ -150,10 +150,10 @@ def test_when_a_message_interrupts(rules: Rules, is_committed: bool, is_interrup
     """Only where the rules of that message allow it and the point of no return is ahead."""
     model, claim = claimed("m1")
     if is_committed:
-        model.save(KEY, claim.epoch, Progress())
+        model.save(claim, Progress())
     (answer,) = model.append([Append(KEY, Message("m2"), rules)], 5_000)
     assert answer.interrupted == (claim.turn.id if is_interrupted else None)
-    assert model.extend([(KEY, claim.epoch)], LEASE_MS, 5_000) == [not is_interrupted]
+    assert model.extend([claim], LEASE_MS, 5_000) == [not is_interrupted]
 
 
 def test_an_interruption_takes_in_what_had_queued_behind_the_turn() -> None:
@@ -171,7 +171,7 @@ def test_an_interruption_takes_in_what_had_queued_behind_the_turn() -> None:
 def test_a_retry_that_waits_can_be_interrupted() -> None:
     """The person wrote more before the agent was asked again: it is asked once, about everything."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Retry(60_000), 5_000)
+    model.settle(claim, Retry(60_000), 5_000)
     send(model, "m2", INTERRUPT, now=6_000)
     assert model.next_due() == 7_000
     assert ids(model) == ["m1", "m2"]
@@ -181,7 +181,7 @@ def test_a_retry_that_waits_can_be_interrupted() -> None:
 def test_an_order_to_an_idle_conversation_changes_nothing(kind: Literal["flush"]) -> None:
     """There is nothing to move."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 5)
+    model.settle(claim, Answered(), 5)
     before = model.conversations[KEY]
     assert model.touch(KEY, Touch(kind, 1_000), PLAIN, 6) == before
     assert not model.letters
@@ -214,7 +214,7 @@ def test_flush_makes_a_waiting_retry_due_and_leaves_a_running_claim_alone() -> N
     model, claim = claimed("m1")
     model.touch(KEY, Touch("flush"), PLAIN, 5_000)
     assert model.next_due() == claim.turn.due_at
-    model.settle(KEY, claim.epoch, claim.turn.id, Retry(60_000), 5_000)
+    model.settle(claim, Retry(60_000), 5_000)
     model.touch(KEY, Touch("flush"), PLAIN, 6_000)
     assert model.next_due() == 6_000
 
@@ -222,7 +222,7 @@ def test_flush_makes_a_waiting_retry_due_and_leaves_a_running_claim_alone() -> N
 def test_a_retried_letter_joins_what_waits_and_ends_a_hold() -> None:
     """Somebody asked for it now."""
     model, claim = claimed("m1")
-    model.settle(KEY, claim.epoch, claim.turn.id, Dead("gave up"), 5_000)
+    model.settle(claim, Dead("gave up"), 5_000)
     send(model, "m2", now=5_000)
     model.touch(KEY, Touch("hold", 90_000), PLAIN, 5_000)
     conversation = model.retry_letter(claim.turn.id, 6_000)
@@ -269,7 +269,7 @@ def test_switched_off_the_rest_keeps_its_place() -> None:
     conversation = model.conversations[KEY]
     assert [message.id for message in claim.messages] == ["m1"]
     assert conversation.waiting == 2
-    model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 0)
+    model.settle(claim, Answered(), 0)
     assert model.next_due() == 0
 
 
@@ -277,33 +277,33 @@ def test_the_first_final_answer_stands() -> None:
     """A worker that answers twice cannot replace what may already have left; the same answer again is no second one."""
     model, claim = claimed("m1")
     final = Progress(("one",), 0, True)
-    assert model.save(KEY, claim.epoch, Progress(("draft",), 0, False))
-    assert model.save(KEY, claim.epoch, final)
-    assert model.save(KEY, claim.epoch, Progress(("one",), 1, True))
-    assert not model.save(KEY, claim.epoch, Progress(("two",), 0, True))
-    assert not model.settle(KEY, claim.epoch, claim.turn.id, Answered(("two",)), 0)
-    assert model.settle(KEY, claim.epoch, claim.turn.id, Answered(("one",)), 0)
+    assert model.save(claim, Progress(("draft",), 0, False))
+    assert model.save(claim, final)
+    assert model.save(claim, Progress(("one",), 1, True))
+    assert not model.save(claim, Progress(("two",), 0, True))
+    assert not model.settle(claim, Answered(("two",)), 0)
+    assert model.settle(claim, Answered(("one",)), 0)
 
 
 def test_a_dead_turn_is_confirmed_dead_and_nothing_else() -> None:
     """Dead letters are settled once, too."""
     model, claim = claimed("m1")
-    assert model.settle(KEY, claim.epoch, claim.turn.id, Dead("gave up"), 0)
-    assert model.settle(KEY, claim.epoch, claim.turn.id, Dead("gave up"), 0)
-    assert not model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 0)
+    assert model.settle(claim, Dead("gave up"), 0)
+    assert model.settle(claim, Dead("gave up"), 0)
+    assert not model.settle(claim, Answered(), 0)
 
 
 def test_a_settlement_counts_as_repeated_only_by_its_own_claim_and_kind() -> None:
     """A stale worker's answer is not mistaken for the one that stands."""
     model, stale = claimed("m1")
     (fresh,) = model.claim(1, LEASE_MS, stale.turn.due_at)
-    assert model.settle(KEY, fresh.epoch, fresh.turn.id, Answered(("hello",)), 0)
-    assert model.settle(KEY, fresh.epoch, fresh.turn.id, Answered(("hello",)), 0)
-    assert model.settle(KEY, fresh.epoch, fresh.turn.id, Answered(), 0)
-    assert not model.settle(KEY, fresh.epoch, fresh.turn.id, Answered(("other",)), 0)
-    assert not model.settle(KEY, fresh.epoch, fresh.turn.id, Dead("no"), 0)
-    assert not model.settle(KEY, fresh.epoch, fresh.turn.id, Retry(0), 0)
-    assert not model.settle(KEY, stale.epoch, stale.turn.id, Answered(), 0)
+    assert model.settle(fresh, Answered(("hello",)), 0)
+    assert model.settle(fresh, Answered(("hello",)), 0)
+    assert model.settle(fresh, Answered(), 0)
+    assert not model.settle(fresh, Answered(("other",)), 0)
+    assert not model.settle(fresh, Dead("no"), 0)
+    assert not model.settle(fresh, Retry(0), 0)
+    assert not model.settle(stale, Answered(), 0)
 
 
 def amended(model: Model, *ids: str, rules: Rules = PLAIN, now: int = 0) -> list[Appended]:
@@ -356,7 +356,7 @@ def test_an_amendment_alone_is_no_turn(is_sealed: bool) -> None:
     """With nothing buffered it is left out, whether a turn is sealed or not."""
     model, claim = claimed("m1")
     if not is_sealed:
-        model.settle(KEY, claim.epoch, claim.turn.id, Answered(), 5_000)
+        model.settle(claim, Answered(), 5_000)
     before = model.conversations[KEY]
     (answer,) = amended(model, "m1", now=5_000)
     assert (answer.status, answer.seq) == ("ignored", 0)

@@ -28,20 +28,20 @@ class MemoryStore(Store):
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
         return self.model.append(arrivals, self.clock.now())
 
-    async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
-        return self.model.touch(key, order, rules, self.clock.now())
+    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
+        return self.model.touch(key, touch, rules, self.clock.now())
 
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         return self.model.claim(limit, lease_ms, self.clock.now())
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
-        return self.model.extend([(claim.key, claim.epoch) for claim in claims], lease_ms, self.clock.now())
+        return self.model.extend(claims, lease_ms, self.clock.now())
 
     async def save(self, claim: Claim, progress: Progress) -> bool:
-        return self.model.save(claim.key, claim.epoch, progress)
+        return self.model.save(claim, progress)
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
-        return self.model.settle(claim.key, claim.epoch, claim.turn.id, settlement, self.clock.now())
+        return self.model.settle(claim, settlement, self.clock.now())
 
     async def next_due(self) -> int | None:
         return self.model.next_due()

@@ -88,7 +88,7 @@ class Letters(ABC):
 
 class Store(ABC):
     """Where buffers live. Every verb is durable once it returns, atomic for each conversation, and decided by
-    `rules/turn.py`.
+    `rules/transitions.py`.
 
     A verb that cannot be carried out, or of which nobody knows whether it was, raises StoreUnavailable. Every verb may
     be repeated.
@@ -110,7 +110,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
+    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
         """Carries out a sign or an order; None if the conversation is unknown."""
 
     @abstractmethod

@@ -59,7 +59,7 @@ class Turn:
     @property
     def reason(self) -> str:
         """Why the wait ended when it did: `silence`, `typing`, `max wait` and so on."""
-        return self.claim.turn.ready.reason
+        return self.claim.turn.due.reason
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

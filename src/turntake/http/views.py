@@ -170,7 +170,7 @@ def turn_view(record: TurnRecord) -> TurnView:
         *header_of(record.id, key, record.agent),
         status=record.status,  # type: ignore[arg-type]  # a str in stores: a later release may write others
         attempt=turn.attempt if turn else 0,
-        reason=turn.ready.reason if turn else closed.reason if closed else "",
+        reason=turn.due.reason if turn else closed.reason if closed else "",
         message_count=len(record.messages),
         text=joined(record.messages),
         messages=message_views(record.messages, key),
@@ -183,12 +183,12 @@ def turn_view(record: TurnRecord) -> TurnView:
         buffered_at=instant(arrived_at),
         first_message_at=instant(min(sent, default=None)),
         last_message_at=instant(max(sent, default=None)),
-        due_at=instant(turn.ready.at if turn else None),
+        due_at=instant(turn.due.at if turn else None),
         claimed_at=instant(turn.claimed_at if turn else None),
         settled_at=instant(closed.at if closed else None),
         lease_until_at=instant(turn.due_at if turn and turn.is_leased and closed is None else None),
         retry_at=instant(turn.due_at if turn and not turn.is_leased and closed is None else None),
-        lateness_ms=turn.claimed_at - turn.ready.at if turn else None,
+        lateness_ms=turn.claimed_at - turn.due.at if turn else None,
         waited_ms=turn.claimed_at - arrived_at if turn and arrived_at is not None else None,
     )
 
@@ -226,7 +226,7 @@ def _open_turn(snapshot: Snapshot, turn: SealedTurn) -> OpenTurnView:
     return OpenTurnView(
         turn_id=turn.id,
         attempt=turn.attempt,
-        reason=turn.ready.reason,
+        reason=turn.due.reason,
         messages=message_views(sealed, snapshot.key),
         replies=turn.progress.replies,
         error=turn.error,
@@ -243,7 +243,7 @@ def _past_turn(record: TurnRecord) -> PastTurnView:
         status=record.status,
         attempt=turn.attempt if turn else 0,
         message_count=len(record.messages),
-        reason=turn.ready.reason if turn else None,
+        reason=turn.due.reason if turn else None,
         replies=turn.progress.replies if turn else (),
         error=_error(turn, closed),
         claimed_at=instant(turn.claimed_at if turn else None),

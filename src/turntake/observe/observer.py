@@ -44,7 +44,7 @@ class Announcer:
         if not self._events.is_watched:
             return
         turn = claim.turn
-        due: dict[str, Any] = {"due_at": turn.ready.at, "reason": turn.ready.reason}
+        due: dict[str, Any] = {"due_at": turn.due.at, "reason": turn.due.reason}
         if turn.attempt == 1:
             self._say("due", claim.key, turn.id, **due)
         self._say(

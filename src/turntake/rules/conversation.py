@@ -29,7 +29,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True):
-    """Messages `head` and later, waiting together. `by_messages` is the deadline without activity or hold.
+    """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
     So many of them are `amendments`, which only change the others.
     """
@@ -38,10 +38,10 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
     first_at: int
     last_at: int
     due: Deadline
-    by_messages: Deadline
+    due_by_messages: Deadline
     decisions: tuple[Decision, ...]
     held_until: int = 0
-    is_singly: bool = False
+    one_at_a_time: bool = False
     interrupts: int = 0
     amendments: int = 0
 
@@ -52,7 +52,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
     id: str
     head: int
     tail: int
-    ready: Deadline
+    due: Deadline
     claimed_at: int
     last_at: int
     due_at: int

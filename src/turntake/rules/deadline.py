@@ -65,9 +65,9 @@ def after_activity(rules: Rules, count: int, first_at: int, due: Deadline, compo
     return pushed if pushed.at > due.at else due
 
 
-def after_composing(rules: Rules, due: Deadline, by_messages: Deadline, now: int) -> Deadline:
+def after_composing(rules: Rules, due: Deadline, due_by_messages: Deadline, now: int) -> Deadline:
     """The deadline once composing stopped: what the messages alone say, after a last silence in case one is coming."""
-    back = Deadline(max(by_messages.at, now + rules.silence_ms), by_messages.reason)
+    back = Deadline(max(due_by_messages.at, now + rules.silence_ms), due_by_messages.reason)
     return back if back.at < due.at else due
 
 

@@ -40,9 +40,9 @@ class ConversationKey(NamedTuple):
         return _spelled(self)
 
     @property
-    def place(self) -> int:
-        """0 to 65,535, spread evenly: where a store in parts keeps the conversation."""
-        return _place(self)
+    def shard_hash(self) -> int:
+        """0 to 65,535, spread evenly: by it a store in shards knows which one keeps the conversation."""
+        return _shard_hash(self)
 
 
 # A burst names its conversation again and again, and a tenant its channel: the caches make that nearly free.
@@ -66,7 +66,7 @@ def _spelled(key: ConversationKey) -> str:
 
 
 @lru_cache(CACHED)
-def _place(key: ConversationKey) -> int:
+def _shard_hash(key: ConversationKey) -> int:
     return int.from_bytes(hashlib.blake2s(str(key).encode(), digest_size=2).digest(), "big")
 
 

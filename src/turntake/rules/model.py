@@ -31,11 +31,11 @@ class Model:
     def append(self, arrivals: Sequence[Append], now: int) -> list[Appended]:
         return [self._append(arrival, now) for arrival in arrivals]
 
-    def touch(self, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Conversation | None:
+    def touch(self, key: ConversationKey, touch: Touch, rules: Rules, now: int) -> Conversation | None:
         before = self.conversations.get(key)
         if before is None:
             return None
-        return self._put(key, transitions.touch(before, key, order, rules, now))
+        return self._put(key, transitions.touch(before, key, touch, rules, now))
 
     def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
         due = sorted(
@@ -45,19 +45,19 @@ class Model:
         )
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
-    def extend(self, claims: Iterable[tuple[ConversationKey, int]], lease_ms: int, now: int) -> list[bool]:
-        return [self._keep(key, transitions.extend(self._at(key), epoch, lease_ms, now)) for key, epoch in claims]
+    def extend(self, claims: Iterable[Claim], lease_ms: int, now: int) -> list[bool]:
+        return [self._keep(c.key, transitions.extend(self._at(c.key), c, lease_ms, now)) for c in claims]
 
-    def save(self, key: ConversationKey, epoch: int, progress: Progress) -> bool:
-        return self._keep(key, transitions.save(self._at(key), epoch, progress))
+    def save(self, claim: Claim, progress: Progress) -> bool:
+        return self._keep(claim.key, transitions.save(self._at(claim.key), claim, progress))
 
-    def settle(self, key: ConversationKey, epoch: int, turn: str, settlement: Settlement, now: int) -> bool:
+    def settle(self, claim: Claim, settlement: Settlement, now: int) -> bool:
         """Whether the settlement stands; repeating one's own changes nothing and says so."""
-        change = transitions.settle(self._at(key), epoch, settlement, now)
+        change = transitions.settle(self._at(claim.key), claim, settlement, now)
         if change is None:
-            closed = self.closed.get(turn)
-            return closed is not None and transitions.is_same(closed, epoch, settlement)
-        self._put(key, change)
+            closed = self.closed.get(claim.turn.id)
+            return closed is not None and transitions.is_same(closed, claim, settlement)
+        self._put(claim.key, change)
         return True
 
     def next_due(self) -> int | None:

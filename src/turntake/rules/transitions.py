@@ -39,7 +39,7 @@ from turntake.rules.conversation import (
 )
 from turntake.rules.deadline import Deadline, Decision, after_activity, after_composing, after_message
 from turntake.rules.key import ConversationKey
-from turntake.rules.records import Append
+from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules
 
 DECISIONS_KEPT = 100
@@ -49,9 +49,9 @@ _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 def turn_id(key: ConversationKey, head: int, tail: int) -> str:
     """The same messages always make the same id, on every attempt and in every store.
 
-    Its first four digits are the conversation's place, so that a store in parts knows where to look for it.
+    Its first four digits are the conversation's `shard_hash`, so that a store in shards knows where to look for it.
     """
-    return f"turn_{key.place:04x}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
+    return f"turn_{key.shard_hash:04x}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
 
 
 def arrival_at(conversation: Conversation, now: int) -> int:
@@ -92,24 +92,24 @@ def amend(conversation: Conversation) -> Conversation | None:
     return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
 
 
-def touch(conversation: Conversation, key: ConversationKey, order: Touch, rules: Rules, now: int) -> Change:
+def touch(conversation: Conversation, key: ConversationKey, touch: Touch, rules: Rules, now: int) -> Change:
     """The conversation after a sign or an order. Composing never creates a turn and never makes one due earlier."""
-    if order.kind == "flush":
+    if touch.kind == "flush":
         return Change(_flushed(conversation, now))
-    if order.kind == "clear":
+    if touch.kind == "clear":
         return _cleared(conversation, key, now)
     buffer = conversation.buffer
     if buffer is None:
         return Change(conversation)
-    if order.kind == "hold":
-        due = buffer.by_messages if buffer.due.reason == "held" else buffer.due
-        buffer = replace(buffer, held_until=now + order.duration_ms)
-    elif order.kind == "stopped":
-        due = after_composing(rules, buffer.due, buffer.by_messages, now)
+    if touch.kind == "hold":
+        due = buffer.due_by_messages if buffer.due.reason == "held" else buffer.due
+        buffer = replace(buffer, held_until=now + touch.duration_ms)
+    elif touch.kind == "stopped":
+        due = after_composing(rules, buffer.due, buffer.due_by_messages, now)
     else:
-        composing_ms = order.duration_ms or rules.activity_ms
+        composing_ms = touch.duration_ms or rules.activity_ms
         due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
-    due = buffer.due if _is_ordered(buffer) and order.kind != "hold" else _with_hold(buffer, due)
+    due = buffer.due if _is_ordered(buffer) and touch.kind != "hold" else _with_hold(buffer, due)
     if due != buffer.due:
         buffer = _decided(buffer, due, now)
     return Change(replace(conversation, buffer=buffer))
@@ -135,35 +135,40 @@ def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: 
     return replace(conversation, epoch=epoch, turn=taken)
 
 
-def holds(conversation: Conversation, epoch: int) -> bool:
-    """Whether the claim of this epoch is still the latest. A late or handed-back one is, until someone takes over."""
-    return conversation.turn is not None and conversation.epoch == epoch
+def holds(conversation: Conversation, epoch: int, turn_id: str) -> bool:
+    """Whether this claim is still the latest. A late or handed-back one is, until someone takes over.
+
+    A server that lost its latest writes may give an epoch out twice; the turn then still tells the two claims apart.
+    """
+    return conversation.turn is not None and conversation.epoch == epoch and conversation.turn.id == turn_id
 
 
-def extend(conversation: Conversation, epoch: int, lease_ms: int, now: int) -> Conversation | None:
+def extend(conversation: Conversation, claim: Claim, lease_ms: int, now: int) -> Conversation | None:
     """The lease runs `lease_ms` from now; None if the claim was lost or handed back."""
-    if not holds(conversation, epoch) or conversation.turn is None or not conversation.turn.is_leased:
+    turn = _claimed(conversation, claim)
+    if turn is None or not turn.is_leased:
         return None
-    return replace(conversation, turn=replace(conversation.turn, due_at=now + lease_ms))
+    return replace(conversation, turn=replace(turn, due_at=now + lease_ms))
 
 
-def save(conversation: Conversation, epoch: int, progress: Progress) -> Conversation | None:
+def save(conversation: Conversation, claim: Claim, progress: Progress) -> Conversation | None:
     """The answer so far, kept before any of it leaves; from here on nothing interrupts.
 
     None if the claim was lost, or if it takes back what is final or has left: the first answer stands.
     """
-    if not holds(conversation, epoch) or conversation.turn is None or _takes_back(conversation.turn, progress):
+    turn = _claimed(conversation, claim)
+    if turn is None or _takes_back(turn, progress):
         return None
-    return replace(conversation, turn=_with_progress(conversation.turn, progress))
+    return replace(conversation, turn=_with_progress(turn, progress))
 
 
-def settle(conversation: Conversation, epoch: int, settlement: Settlement, now: int) -> Change | None:
+def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now: int) -> Change | None:
     """The claim ends: answered, to be tried again, or dead. None if the claim was lost.
 
     A turn that waits for its next attempt may still be answered by the last one, whose answer came late.
     """
-    turn = conversation.turn
-    if turn is None or not holds(conversation, epoch):
+    turn, epoch = _claimed(conversation, claim), claim.epoch
+    if turn is None:
         return None
     if isinstance(settlement, Retry):
         waiting = _handed_back(turn, settlement, now)
@@ -188,9 +193,13 @@ def requeue(conversation: Conversation, count: int, amendments: int, now: int) -
     due = Deadline(now, "retried")
     if buffer is None:
         buffer = Buffer(conversation.next_seq, now, now, due, due, ())
-    waiting = replace(buffer, by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
+    waiting = replace(buffer, due_by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
     buffer = _decided(waiting, due, now)
     return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+
+
+def _claimed(conversation: Conversation, claim: Claim) -> SealedTurn | None:
+    return conversation.turn if holds(conversation, claim.epoch, claim.turn.id) else None
 
 
 def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
@@ -228,13 +237,15 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
     if buffer is None:
         due = after_message(rules, 1, now, None, now)
         decisions = (Decision(now, due.at, due.reason),)
-        return Buffer(conversation.next_seq, now, now, due, due, decisions, is_singly=not rules.enabled)
-    by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
-    due = by_messages if by_messages.reason == "capacity" else _with_hold(buffer, by_messages)
+        return Buffer(conversation.next_seq, now, now, due, due, decisions, one_at_a_time=not rules.enabled)
+    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
+    due = due_by_messages if due_by_messages.reason == "capacity" else _with_hold(buffer, due_by_messages)
     if _is_ordered(buffer):
         due = buffer.due
-    noted, is_singly = _noted(buffer.decisions, due, now), not rules.enabled
-    return replace(buffer, last_at=now, due=due, by_messages=by_messages, decisions=noted, is_singly=is_singly)
+    noted, one_at_a_time = _noted(buffer.decisions, due, now), not rules.enabled
+    return replace(
+        buffer, last_at=now, due=due, due_by_messages=due_by_messages, decisions=noted, one_at_a_time=one_at_a_time
+    )
 
 
 def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
@@ -242,13 +253,13 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
     # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
     # An amendment may be of any message that waits, and is no turn of its own: with one among them, all go together.
-    is_alone = buffer.is_singly and not buffer.interrupts and not buffer.amendments
+    is_alone = buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments
     tail = buffer.head if is_alone else conversation.next_seq - 1
     turn = SealedTurn(
         id=turn_id(key, buffer.head, tail),
         head=buffer.head,
         tail=tail,
-        ready=buffer.due,
+        due=buffer.due,
         claimed_at=now,
         last_at=buffer.last_at,
         due_at=now + lease_ms,
@@ -285,7 +296,7 @@ def _unseal(conversation: Conversation, now: int) -> Change:
         first_at=now,
         last_at=buffer.last_at if buffer else turn.last_at,
         due=Deadline(now, "silence"),
-        by_messages=Deadline(now, "silence"),
+        due_by_messages=Deadline(now, "silence"),
         decisions=turn.decisions + (buffer.decisions if buffer else ()),
         held_until=buffer.held_until if buffer else 0,
         interrupts=turn.interrupts + 1,
@@ -344,11 +355,11 @@ def open_ranges(conversation: Conversation) -> tuple[range, ...]:
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
 
 
-def is_same(closed: Closed, epoch: int, settlement: Settlement) -> bool:
+def is_same(closed: Closed, claim: Claim, settlement: Settlement) -> bool:
     """Whether a settlement that comes again, by the claim that made it, is the one that closed the turn."""
-    if closed.epoch != epoch:
+    if (closed.epoch, closed.id) != (claim.epoch, claim.turn.id):
         return False
     if isinstance(settlement, Answered):
-        given = settlement.replies
-        return closed.status == "answered" and closed.turn is not None and given in ((), closed.turn.progress.replies)
+        replies, turn = settlement.replies, closed.turn
+        return closed.status == "answered" and turn is not None and replies in ((), turn.progress.replies)
     return isinstance(settlement, Dead) and closed.status == "dead"

@@ -554,7 +554,7 @@ class StoreContract:
         assert await store.next_due() == start + 60_000
         await order(store, "flush")
         assert await store.next_due() == start
-        assert (await take(store)).turn.ready.reason == "flushed"
+        assert (await take(store)).turn.due.reason == "flushed"
 
     async def test_clear_moves_what_waits_to_the_dead_letters(self, store: Store) -> None:
         """Even an order to forget loses nothing silently, and leaves a turn that is being answered alone."""

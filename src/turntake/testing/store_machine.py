@@ -263,7 +263,9 @@ class ModelMachine(RuleBasedStateMachine):
 
     @invariant()
     def at_most_one_claim_holds(self) -> None:
-        live = [claim.key for claim in self.claims if holds(self.model.conversations[claim.key], claim.epoch)]
+        live = [
+            claim.key for claim in self.claims if holds(self.model.conversations[claim.key], claim.epoch, claim.turn.id)
+        ]
         assert len(set(live)) == len(live)
 
     def _held(self, which: int) -> tuple[str, Claim]:
@@ -369,7 +371,7 @@ async def conversations_by_pages(store: Store, query: Query) -> list[tuple[Conve
 
 
 def check_state(conversation: Conversation) -> None:
-    """The table at the head of `rules/turn.py`."""
+    """The table at the head of `rules/transitions.py`."""
     turn, buffer = conversation.turn, conversation.buffer
     if turn is not None:
         assert conversation.state == ("replying" if turn.progress.is_final else "answering")

@@ -1,4 +1,4 @@
-"""The lane: operations of one conversation are decided on the newest row, written once, and each answered alone."""
+"""The write queue: operations of one conversation are decided on the newest row, written once, answered one by one."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,16 +6,16 @@ from typing import cast
 
 import pytest
 
-from turntake.buffer.engine import write_queue as lanes
-from turntake.buffer.engine.backend import Refusal, Shelf
+from turntake.buffer.engine import write_queue
+from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import Lane
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Conversation, Progress
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended
+from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, OFF, PLAIN
@@ -25,13 +25,14 @@ Operation = Callable[[Draft], Appended]
 
 
 class Table:
-    """The one verb of a shelf that a lane needs, in memory. It fails, stalls and refuses when told to."""
+    """What a queue needs of a backend, in memory. It fails, stalls and refuses when it is told to."""
 
     def __init__(self) -> None:
-        self.flights, self.batch = 2, 64
+        self.writers, self.batch = 2, 64
+        self.hints = self
+        self.published: list[Hint] = []
         self.rows: dict[ConversationKey, Row] = {}
         self.ids: dict[ConversationKey, set[str]] = {}
-        self.hints: list[Hint] = []
         self.batches: list[list[ConversationKey]] = []
         self.errors: list[Exception] = []
         self.is_deaf = False
@@ -43,7 +44,7 @@ class Table:
         self.gate.set()
         self._calls = 0
 
-    async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
+    async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         keys = [draft.key for draft in drafts]
         assert not set(keys) & set(self.under_way), "two writes to one conversation at a time"
         self.batches.append(keys)
@@ -60,11 +61,11 @@ class Table:
             self.under_way = [key for key in self.under_way if key not in keys]
         self.refusals += sum(answer is not None for answer in answers)
         if hint and None in answers:
-            self.hints.append(hint)
+            self.published.append(hint)
         return answers
 
-    async def announce(self, hint: Hint) -> None:
-        self.hints.append(hint)
+    async def publish(self, hint: Hint) -> None:
+        self.published.append(hint)
 
     def _put(self, draft: Draft) -> Refusal | None:
         if draft.key in self.busy:
@@ -91,13 +92,13 @@ def table() -> Table:
     return Table()
 
 
-def lane_on(table: Table, clock: VirtualClock) -> Lane:
-    return Lane(cast(Shelf, table), 0, clock)
+def queue_on(table: Table, clock: VirtualClock) -> WriteQueue:
+    return WriteQueue(cast(Backend, table), 0, clock)
 
 
 @pytest.fixture
-def lane(table: Table, clock: VirtualClock) -> Lane:
-    return lane_on(table, clock)
+def queue(table: Table, clock: VirtualClock) -> WriteQueue:
+    return queue_on(table, clock)
 
 
 def saying(message_id: str, key: ConversationKey = ANN) -> Operation:
@@ -119,7 +120,7 @@ async def settled() -> None:
 
 async def test_a_refused_operation_is_decided_again_on_the_newer_row(table: Table, clock: VirtualClock) -> None:
     """Two processes that know nothing of each other write in turn; each number is given once."""
-    one, other = lane_on(table, clock), lane_on(table, clock)
+    one, other = queue_on(table, clock), queue_on(table, clock)
     assert (await one.submit(ANN, saying("m1"))).seq == 1
     assert (await other.submit(ANN, saying("m2"))).seq == 2
     assert table.refusals == 1, "it knew no row"
@@ -129,22 +130,24 @@ async def test_a_refused_operation_is_decided_again_on_the_newer_row(table: Tabl
     assert table.refusals == 2, "it wrote last, so it knows"
 
 
-async def test_an_id_that_the_store_holds_is_a_duplicate_though_the_row_was_known(table: Table, lane: Lane) -> None:
-    """A lane remembers rows and no ids: the store says so, and the rest of the batch is kept."""
-    await lane.submit(ANN, saying("m1"))
-    answers = await asyncio.gather(*(lane.submit(ANN, saying(message_id)) for message_id in ("m1", "m2", "m1", "m2")))
+async def test_an_id_that_the_store_holds_is_a_duplicate_though_the_row_was_known(
+    table: Table, queue: WriteQueue
+) -> None:
+    """A queue remembers rows and no ids: the store says so, and the rest of the batch is kept."""
+    await queue.submit(ANN, saying("m1"))
+    answers = await asyncio.gather(*(queue.submit(ANN, saying(message_id)) for message_id in ("m1", "m2", "m1", "m2")))
     assert [answer.status for answer in answers] == ["duplicate", "buffered", "duplicate", "duplicate"]
     assert table.ids[ANN] == {"m1", "m2"}
     assert table.rows[ANN].conversation.next_seq == 3
 
 
 async def test_a_draft_that_came_too_late_is_decided_again_by_a_later_time(
-    table: Table, lane: Lane, clock: VirtualClock
+    table: Table, queue: WriteQueue, clock: VirtualClock
 ) -> None:
     """It was refused unread, so its row may still be right; the time of arrival is not."""
     table.is_deaf = True
     table.gate.clear()
-    answer = lane.submit(ANN, saying("m1"))
+    answer = queue.submit(ANN, saying("m1"))
     await settled()
     clock.stall(5_000)
     table.gate.set()
@@ -154,55 +157,60 @@ async def test_a_draft_that_came_too_late_is_decided_again_by_a_later_time(
 
 async def test_a_late_draft_that_changes_nothing_is_still_compared(table: Table, clock: VirtualClock) -> None:
     """Refused unread, it knows no more than before: a claim that somebody else took over must not look held."""
-    one, other = lane_on(table, clock), lane_on(table, clock)
+    one, other = queue_on(table, clock), queue_on(table, clock)
     await one.submit(ANN, at_once("m1"))
-    await one.submit(ANN, lambda draft: draft.claim(100))
+    turn = await one.submit(ANN, lambda draft: draft.claim(100))
+    assert turn is not None
     table.is_deaf = True
-    assert await other.submit(ANN, lambda draft: draft.extend(1, 200)), "the store's row says that it holds"
+    assert await other.submit(ANN, lambda draft: draft.extend(Claim(ANN, 1, turn, ()), 200)), (
+        "the store's row says that it holds"
+    )
 
 
-async def test_when_the_store_fails_all_who_wait_are_told_and_the_next_is_served(table: Table, lane: Lane) -> None:
+async def test_when_the_store_fails_all_who_wait_are_told_and_the_next_is_served(
+    table: Table, queue: WriteQueue
+) -> None:
     """What waits behind a silent server would only wait in vain."""
     table.errors.append(StoreUnavailable("silent"))
     table.gate.clear()
-    first = lane.submit(ANN, saying("m1"))
+    first = queue.submit(ANN, saying("m1"))
     await settled()
-    waiting = lane.submit(ANN, saying("m2"))
+    waiting = queue.submit(ANN, saying("m2"))
     table.gate.set()
     for answer in (first, waiting):
         with pytest.raises(StoreUnavailable, match="silent"):
             await answer
     assert len(table.batches) == 1
-    assert (await lane.submit(ANN, saying("m3"))).seq == 1
+    assert (await queue.submit(ANN, saying("m3"))).seq == 1
 
 
-async def test_after_a_failed_write_nothing_is_believed_about_its_row(table: Table, lane: Lane) -> None:
-    """The store may have taken it all the same: what the lane remembered is dropped."""
-    await lane.submit(ANN, saying("m1"))
+async def test_after_a_failed_write_nothing_is_believed_about_its_row(table: Table, queue: WriteQueue) -> None:
+    """The store may have taken it all the same: what the queue remembered is dropped."""
+    await queue.submit(ANN, saying("m1"))
     table.errors.append(StoreUnavailable())
     with pytest.raises(StoreUnavailable):
-        await lane.submit(ANN, saying("m2"))
+        await queue.submit(ANN, saying("m2"))
     table.rows[ANN] = Row(7, Conversation(next_seq=9))
-    assert (await lane.submit(ANN, saying("m3"))).seq == 9
+    assert (await queue.submit(ANN, saying("m3"))).seq == 9
 
 
-async def test_an_operation_that_breaks_fails_alone(table: Table, lane: Lane) -> None:
+async def test_an_operation_that_breaks_fails_alone(table: Table, queue: WriteQueue) -> None:
     """Not those of the same conversation, nor those of others in the same write."""
     operations = [(ANN, saying("m1")), (ANN, broken), (ANN, saying("m2")), (BOB, saying("m1", BOB))]
     answers = await asyncio.gather(
-        *(lane.submit(key, operation) for key, operation in operations), return_exceptions=True
+        *(queue.submit(key, operation) for key, operation in operations), return_exceptions=True
     )
     assert [type(answer) for answer in answers] == [Appended, ZeroDivisionError, Appended, Appended]
     assert table.ids == {ANN: {"m1", "m2"}, BOB: {"m1"}}
 
 
-async def test_an_error_of_ours_fails_its_batch_and_not_those_who_wait(table: Table, lane: Lane) -> None:
+async def test_an_error_of_ours_fails_its_batch_and_not_those_who_wait(table: Table, queue: WriteQueue) -> None:
     """Only a store that is not there is a reason to send everybody away."""
     table.errors.append(TypeError("cannot be packed"))
     table.gate.clear()
-    first = lane.submit(ANN, saying("m1"))
+    first = queue.submit(ANN, saying("m1"))
     await settled()
-    waiting = lane.submit(ANN, saying("m2"))
+    waiting = queue.submit(ANN, saying("m2"))
     table.gate.set()
     with pytest.raises(TypeError):
         await first
@@ -210,10 +218,10 @@ async def test_an_error_of_ours_fails_its_batch_and_not_those_who_wait(table: Ta
 
 
 async def test_a_conversation_that_is_always_refused_is_given_up(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+    table: Table, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for ever, and the lane is free again."""
-    monkeypatch.setattr(lanes, "ROUNDS", 3)
+    """Nobody waits for ever, and the queue is free again."""
+    monkeypatch.setattr(write_queue, "ROUNDS", 3)
 
     class Restless(Table):
         def _put(self, draft: Draft) -> Refusal:
@@ -221,16 +229,16 @@ async def test_a_conversation_that_is_always_refused_is_given_up(
 
     restless = Restless()
     with pytest.raises(StoreUnavailable, match="Too many processes"):
-        await Lane(cast(Shelf, restless), 0, VirtualClock()).submit(ANN, saying("m1"))
+        await WriteQueue(cast(Backend, restless), 0, VirtualClock()).submit(ANN, saying("m1"))
     assert len(restless.batches) == 3
 
 
-async def test_two_conversations_fly_in_parallel_and_one_never_twice(table: Table, lane: Lane) -> None:
+async def test_two_conversations_are_written_in_parallel_and_one_never_twice(table: Table, queue: WriteQueue) -> None:
     """The table itself refuses two writes to one conversation at a time."""
     table.gate.clear()
-    answers = [lane.submit(ANN, saying("m1"))]
+    answers = [queue.submit(ANN, saying("m1"))]
     await settled()
-    answers += [lane.submit(BOB, saying("m1", BOB)), lane.submit(ANN, saying("m2")), lane.submit(ANN, saying("m3"))]
+    answers += [queue.submit(BOB, saying("m1", BOB)), queue.submit(ANN, saying("m2")), queue.submit(ANN, saying("m3"))]
     await settled()
     assert table.under_way == [ANN, BOB]
     table.gate.set()
@@ -239,71 +247,71 @@ async def test_two_conversations_fly_in_parallel_and_one_never_twice(table: Tabl
     assert table.most_calls == 2
 
 
-async def test_no_more_flights_than_allowed_and_no_batch_larger(table: Table, lane: Lane) -> None:
+async def test_no_more_writers_than_allowed_and_no_batch_larger(table: Table, queue: WriteQueue) -> None:
     """A crowd is written in few large batches, those who waited longest first."""
     table.batch = 10
     keys = [ConversationKey.of(f"c{number}") for number in range(95)]
-    answers = await asyncio.gather(*(lane.submit(key, saying("m1", key)) for key in keys))
+    answers = await asyncio.gather(*(queue.submit(key, saying("m1", key)) for key in keys))
     assert {answer.status for answer in answers} == {"buffered"}
     assert [key for batch in table.batches for key in batch] == keys
     assert max(map(len, table.batches)) == 10
-    assert table.most_calls <= table.flights
+    assert table.most_calls <= table.writers
 
 
 async def test_a_full_queue_turns_new_messages_away_and_lets_running_work_end(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+    table: Table, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settling shortens the queue's cause; only appending makes it longer."""
-    monkeypatch.setattr(lanes, "LONGEST_QUEUE", 2)
+    monkeypatch.setattr(write_queue, "LONGEST_QUEUE", 2)
     table.gate.clear()
-    taken = [lane.submit(ANN, saying("m1"), is_new=True)]
+    taken = [queue.submit(ANN, saying("m1"), is_new=True)]
     await settled()
-    taken += [lane.submit(ANN, saying(message_id), is_new=True) for message_id in ("m2", "m3")]
+    taken += [queue.submit(ANN, saying(message_id), is_new=True) for message_id in ("m2", "m3")]
     with pytest.raises(StoreUnavailable, match="Too many writes wait"):
-        await lane.submit(ANN, saying("m4"), is_new=True)
-    taken.append(lane.submit(ANN, saying("m5")))
+        await queue.submit(ANN, saying("m4"), is_new=True)
+    taken.append(queue.submit(ANN, saying("m5")))
     table.gate.set()
     assert [(await answer).seq for answer in taken] == [1, 2, 3, 4]
-    assert (await lane.submit(ANN, saying("m6"), is_new=True)).seq == 5, "the queue is empty again"
+    assert (await queue.submit(ANN, saying("m6"), is_new=True)).seq == 5, "the queue is empty again"
 
 
 async def test_the_queue_is_empty_again_after_a_failure(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+    table: Table, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or every outage would make it shorter."""
-    monkeypatch.setattr(lanes, "LONGEST_QUEUE", 2)
+    monkeypatch.setattr(write_queue, "LONGEST_QUEUE", 2)
     for _ in range(3):
         table.errors.append(StoreUnavailable())
         table.gate.clear()
-        taken = [lane.submit(ANN, saying("m1"), is_new=True)]
+        taken = [queue.submit(ANN, saying("m1"), is_new=True)]
         await settled()
-        taken += [lane.submit(ANN, saying(message_id), is_new=True) for message_id in ("m2", "m3")]
+        taken += [queue.submit(ANN, saying(message_id), is_new=True) for message_id in ("m2", "m3")]
         table.gate.set()
         await asyncio.gather(*taken, return_exceptions=True)
-    assert (await lane.submit(ANN, saying("m1"), is_new=True)).seq == 1
+    assert (await queue.submit(ANN, saying("m1"), is_new=True)).seq == 1
 
 
-async def test_closing_waits_for_all_that_was_submitted(table: Table, lane: Lane) -> None:
+async def test_closing_waits_for_all_that_was_submitted(table: Table, queue: WriteQueue) -> None:
     """Also for what is not on its way yet; afterwards nothing is taken."""
     table.gate.clear()
-    answers = [lane.submit(ANN, saying("m1"))]
+    answers = [queue.submit(ANN, saying("m1"))]
     await settled()
-    answers.append(lane.submit(ANN, saying("m2")))
-    closing = asyncio.create_task(lane.close())
+    answers.append(queue.submit(ANN, saying("m2")))
+    closing = asyncio.create_task(queue.close())
     await settled()
     assert not closing.done()
     with pytest.raises(StoreUnavailable, match="closed"):
-        await lane.submit(BOB, saying("m1", BOB))
+        await queue.submit(BOB, saying("m1", BOB))
     table.gate.set()
     await closing
     assert all(answer.done() for answer in answers)
     assert table.ids == {ANN: {"m1", "m2"}}
 
 
-async def test_a_caller_who_gives_up_takes_nobody_along(table: Table, lane: Lane) -> None:
+async def test_a_caller_who_gives_up_takes_nobody_along(table: Table, queue: WriteQueue) -> None:
     """What was submitted is written, and the others have their answers."""
     table.gate.clear()
-    gone, there = lane.submit(ANN, saying("m1")), lane.submit(ANN, saying("m2"))
+    gone, there = queue.submit(ANN, saying("m1")), queue.submit(ANN, saying("m2"))
     await settled()
     gone.cancel()
     table.gate.set()
@@ -312,85 +320,86 @@ async def test_a_caller_who_gives_up_takes_nobody_along(table: Table, lane: Lane
 
 
 async def test_few_rows_are_remembered_and_a_forgotten_one_costs_a_refusal(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+    table: Table, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million conversations do not fill the memory."""
-    monkeypatch.setattr(lanes, "REMEMBERED", 2)
+    monkeypatch.setattr(write_queue, "ROWS_REMEMBERED", 2)
     keys = [ConversationKey.of(f"c{number}") for number in range(3)]
     for key in keys:
-        await lane.submit(key, saying("m1", key))
-    await lane.submit(keys[2], saying("m2", keys[2]))
+        await queue.submit(key, saying("m1", key))
+    await queue.submit(keys[2], saying("m2", keys[2]))
     assert table.refusals == 0
-    await lane.submit(keys[0], saying("m2", keys[0]))
+    await queue.submit(keys[0], saying("m2", keys[0]))
     assert table.refusals == 1
 
 
 async def test_a_hint_is_given_for_what_is_due_before_the_horizon_only(
-    table: Table, lane: Lane, clock: VirtualClock
+    table: Table, queue: WriteQueue, clock: VirtualClock
 ) -> None:
     """Whoever wakes for one hint sees everything, so later deadlines need none while it is ahead."""
-    await lane.submit(ANN, saying("m1"))
-    assert table.hints == []
-    await lane.submit(BOB, at_once("m1", BOB))
+    await queue.submit(ANN, saying("m1"))
+    assert table.published == []
+    await queue.submit(BOB, at_once("m1", BOB))
     await clock.advance(1)
-    await lane.submit(BOB, at_once("m2", BOB))
-    assert [hint.due_at for hint in table.hints] == [clock.now() - 1, clock.now()]
+    await queue.submit(BOB, at_once("m2", BOB))
+    assert [hint.due_at for hint in table.published] == [clock.now() - 1, clock.now()]
     soon = ConversationKey.of("soon")
     assert PLAIN.silence_ms == HORIZON_MS
     await clock.advance(1)
-    await lane.submit(soon, lambda draft: draft.append(Append(soon, Message("m1"), QUICK), b""))
+    await queue.submit(soon, lambda draft: draft.append(Append(soon, Message("m1"), QUICK), b""))
     await clock.advance(1)
-    await lane.submit(soon, lambda draft: draft.append(Append(soon, Message("m2"), QUICK), b""))
-    assert [hint.due_at for hint in table.hints[2:]] == [clock.now() - 1 + QUICK.silence_ms]
+    await queue.submit(soon, lambda draft: draft.append(Append(soon, Message("m2"), QUICK), b""))
+    assert [hint.due_at for hint in table.published[2:]] == [clock.now() - 1 + QUICK.silence_ms]
 
 
 async def test_a_hint_that_nobody_heard_is_given_again(table: Table, clock: VirtualClock) -> None:
     """A refused write says nothing to the others: once it is taken, they must hear of it."""
-    one, other = lane_on(table, clock), lane_on(table, clock)
+    one, other = queue_on(table, clock), queue_on(table, clock)
     await one.submit(ANN, saying("m1"))
     await other.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m2"), QUICK), b""))
     assert table.refusals == 1
-    assert [hint.due_at for hint in table.hints] == [clock.now() + QUICK.silence_ms]
+    assert [hint.due_at for hint in table.published] == [clock.now() + QUICK.silence_ms]
 
 
-async def test_a_hint_of_a_failed_write_is_given_again(table: Table, lane: Lane, clock: VirtualClock) -> None:
+async def test_a_hint_of_a_failed_write_is_given_again(table: Table, queue: WriteQueue, clock: VirtualClock) -> None:
     """The server was away; what is sent again is due just as soon."""
     table.errors.append(StoreUnavailable())
     for _ in range(2):
-        operation = lane.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m1"), QUICK), b""))
+        operation = queue.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m1"), QUICK), b""))
         await asyncio.gather(operation, return_exceptions=True)
-    assert [hint.due_at for hint in table.hints] == [clock.now() + QUICK.silence_ms]
+    assert [hint.due_at for hint in table.published] == [clock.now() + QUICK.silence_ms]
 
 
-async def test_an_interruption_is_announced_once_it_is_so(table: Table, clock: VirtualClock) -> None:
+async def test_an_interruption_is_published_once_it_is_so(table: Table, clock: VirtualClock) -> None:
     """Refused, it may turn out that the answer goes on: nobody must have stopped it by then."""
     interrupting = Rules(on_busy="interrupt")
-    one, other = lane_on(table, clock), lane_on(table, clock)
+    one, other = queue_on(table, clock), queue_on(table, clock)
     await one.submit(ANN, at_once("m1"))
     turn = await one.submit(ANN, lambda draft: draft.claim(60_000))
     assert turn is not None
-    table.hints.clear()
-    await other.submit(ANN, lambda draft: draft.save(1, Progress(("so",), 0)))
+    claim = Claim(ANN, 1, turn, ())
+    table.published.clear()
+    await other.submit(ANN, lambda draft: draft.save(claim, Progress(("so",), 0)))
     await one.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m2"), interrupting), b""))
-    assert [hint.interrupted for hint in table.hints if hint.interrupted] == [], "the answer is committed"
-    await one.submit(ANN, lambda draft: draft.settle(1, Answered(("so",))))
+    assert [hint.interrupted for hint in table.published if hint.interrupted] == [], "the answer is committed"
+    await one.submit(ANN, lambda draft: draft.settle(claim, Answered(("so",))))
     await clock.advance(30_000)
     turn = await one.submit(ANN, lambda draft: draft.claim(60_000))
     assert turn is not None
     await one.submit(ANN, lambda draft: draft.append(Append(ANN, Message("m3"), interrupting), b""))
-    assert [hint.interrupted for hint in table.hints if hint.interrupted] == [((str(ANN), turn.id, 2),)]
+    assert [hint.interrupted for hint in table.published if hint.interrupted] == [((str(ANN), turn.id, 2),)]
 
 
 async def test_a_conversation_that_everybody_writes_to_fails_alone(
-    table: Table, lane: Lane, monkeypatch: pytest.MonkeyPatch
+    table: Table, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others wait for their own writes only."""
-    monkeypatch.setattr(lanes, "ROUNDS", 3)
+    monkeypatch.setattr(write_queue, "ROUNDS", 3)
     table.busy.add(ANN)
     table.gate.clear()
     answers = []
     for key, message_id in ((ANN, "m1"), (BOB, "m1"), (BOB, "m2")):
-        answers.append(lane.submit(key, saying(message_id, key)))
+        answers.append(queue.submit(key, saying(message_id, key)))
         await settled()
     table.gate.set()
     with pytest.raises(StoreUnavailable, match="at once"):

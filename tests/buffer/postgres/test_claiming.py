@@ -1,7 +1,6 @@
 """How due conversations are found, offered and claimed, and what may happen in between."""
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from harness.databases import Postgres
 from harness.postgres_store import ask, key, make
 from harness.proxy import proxying
 from turntake import Rules, Turn, TurnTake
+from turntake.buffer.postgres.claiming import PostgresOffer
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered
@@ -34,7 +34,7 @@ async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_sna
         await store.next_due()
         for _ in range(20):
             assert len(await store.claim(10, LEASE_MS)) == 10
-        start = store.shelf._index_start.for_claim(clock.now())  # type: ignore[attr-defined]
+        start = store.backend._index_start.for_claim(clock.now())
         assert pages_read(server, start, clock.now()) < 1_000
         assert pages_read(server, 0, clock.now()) > 10_000, "the dead rows are there"
 
@@ -109,27 +109,21 @@ async def test_no_transaction_is_open_while_a_handler_runs(server: Postgres, sto
 
 
 def losing_the_first_claim(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]], is_written: bool
+    monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[object]], is_written: bool
 ) -> None:
     """Its connection breaks before or after it was written, and somebody else does something before it comes again."""
-    pool = store.shelf._pool  # type: ignore[attr-defined]
-    run = pool.run
+    write = PostgresOffer._write
 
-    async def break_first(action: Callable[[Any], Awaitable[Any]]) -> Any:
-        attempts = itertools.count()
+    async def write_and_break(offer: PostgresOffer, call: Any) -> Any:
+        monkeypatch.setattr(PostgresOffer, "_write", write)
+        if is_written:
+            await write(offer, call)
+        else:
+            await offer._transaction.aclose()
+        await meanwhile()
+        raise psycopg.OperationalError("the reply was lost")
 
-        async def attempt(connection: Any) -> Any:
-            if next(attempts):
-                return await action(connection)
-            async with connection.transaction(force_rollback=not is_written):
-                await action(connection)
-            await meanwhile()
-            raise psycopg.OperationalError("the reply was lost")
-
-        monkeypatch.setattr(pool, "run", run)
-        return await run(attempt)
-
-    monkeypatch.setattr(pool, "run", break_first)
+    monkeypatch.setattr(PostgresOffer, "_write", write_and_break)
 
 
 async def test_a_claim_whose_reply_was_lost_is_ours_also_if_a_message_came_since(
@@ -138,7 +132,7 @@ async def test_a_claim_whose_reply_was_lost_is_ours_also_if_a_message_came_since
     """Otherwise the turn would wait for its lease to end."""
     await say(store, "m1", rules=OFF)
     async with PostgresStore.open(server.url, clock) as other:
-        losing_the_first_claim(store, monkeypatch, lambda: say(other, "m2", rules=OFF), is_written=True)
+        losing_the_first_claim(monkeypatch, lambda: say(other, "m2", rules=OFF), is_written=True)
         claim = await take(store)
     assert ids_of(claim) == ["m1"]
     assert await store.settle(claim, Answered())
@@ -157,7 +151,7 @@ async def test_a_claim_that_was_never_written_is_not_ours_if_another_worker_clai
         await say(other, "m2", rules=OFF)
 
     async with PostgresStore.open(server.url, clock) as other:
-        losing_the_first_claim(store, monkeypatch, claim_and_hear_more, is_written=False)
+        losing_the_first_claim(monkeypatch, claim_and_hear_more, is_written=False)
         assert await store.claim(5, LEASE_MS) == []
     assert [claim.epoch for claim in others] == [1]
 
@@ -168,7 +162,7 @@ async def test_a_claim_that_was_interrupted_before_it_came_again_is_lost(
     """Its messages wait again."""
     await say(store, "m1", rules=OFF)
     async with PostgresStore.open(server.url, clock) as other:
-        losing_the_first_claim(store, monkeypatch, lambda: say(other, "m2", rules=INTERRUPT), is_written=True)
+        losing_the_first_claim(monkeypatch, lambda: say(other, "m2", rules=INTERRUPT), is_written=True)
         assert await store.claim(5, LEASE_MS) == []
         assert await open_ids(other) == ["m1", "m2"]
 

@@ -28,7 +28,7 @@ async def test_a_notify_is_sent_only_for_what_is_due_before_the_horizon(server: 
         for number in range(100):
             await say(store, "m2", key=key(number), rules=Rules(silence_ms=500, typing_inference_ms=0))
         heard += [notice.payload for notice in listener.notifies(timeout=0.2)]
-    assert 1 <= len(heard) <= store.shelf.lanes
+    assert 1 <= len(heard) <= store.backend.shards
 
 
 async def test_no_word_is_given_of_what_was_refused(
@@ -45,8 +45,8 @@ async def test_no_word_is_given_of_what_was_refused(
 
     with psycopg.connect(server.url, autocommit=True) as listener:
         listener.execute("LISTEN turntake")
-        assert None not in await store.shelf.swap(0, [draft(ANN)], Hint(7))
-        assert None in await store.shelf.swap(0, [draft(ANN), draft(BOB)], Hint(8))
+        assert None not in await store.backend.swap(0, [draft(ANN)], Hint(7))
+        assert None in await store.backend.swap(0, [draft(ANN), draft(BOB)], Hint(8))
         heard = [notice.payload for notice in listener.notifies(timeout=0.2)]
     assert heard == ["[8,[]]"]
 
@@ -60,12 +60,12 @@ async def test_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
         first = asyncio.ensure_future(anext(hints))
         await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
         stopped = tuple((f"key{number}", "t" * 40, 1) for number in range(500))
-        await store.shelf.announce(Hint(7, stopped))
+        await store.backend.hints.publish(Hint(7, stopped))
         assert await asyncio.wait_for(first, 5) == Hint(7)
-        await store.shelf.announce(Hint(8, stopped[:2]))
+        await store.backend.hints.publish(Hint(8, stopped[:2]))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(8, stopped[:2])
         ask(server.url, "SELECT pg_notify('turntake', 'what is this')")
-        await store.shelf.announce(Hint(9))
+        await store.backend.hints.publish(Hint(9))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(9)
         await hints.aclose()  # type: ignore[attr-defined]
 
@@ -81,6 +81,6 @@ async def test_a_listener_that_lost_its_connection_listens_again(server: Postgre
         await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
         ask(server.url, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
         await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
-        await store.shelf.announce(Hint(7))
+        await store.backend.hints.publish(Hint(7))
         assert await asyncio.wait_for(first, 5) == Hint(7)
         await hints.aclose()  # type: ignore[attr-defined]

@@ -65,7 +65,7 @@ async def test_a_pool_that_is_interrupted_while_it_opens_is_closed(
     url: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = PostgresStore.open(url, clock)
-    pool = store.shelf._pool._pool  # type: ignore[attr-defined]
+    pool = store.backend._pool._pool
     open_pool = pool.open
 
     async def open_and_stop() -> None:

@@ -15,14 +15,14 @@ async def test_an_idle_look_is_one_statement_that_writes_nothing(url: str, clock
         await say(store, "m1")
         await store.next_due()
         sent: list[bytes] = []
-        pool = store.shelf._pool  # type: ignore[attr-defined]
+        pool = store.backend._pool
         fetch = pool.fetch
 
         async def count(query: bytes, parameters: Any = ()) -> list[Any]:
             sent.append(query)
-            return await fetch(query, parameters)  # type: ignore[no-any-return]
+            return await fetch(query, parameters)
 
-        pool.fetch = count
+        pool.fetch = count  # type: ignore[method-assign]
         for _ in range(3):
             await clock.advance(1_000)
             await store.next_due()

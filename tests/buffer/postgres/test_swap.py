@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import psycopg
 import pytest
@@ -10,9 +10,9 @@ import pytest
 from harness.databases import Postgres, until
 from harness.postgres_store import ROOMY, ask, key, make
 from harness.proxy import proxying
-from turntake.buffer.engine.backend import Due
-from turntake.buffer.engine.draft import LOT_BITS, Draft
+from turntake.buffer.engine.draft import RANDOM_BITS, Draft
 from turntake.buffer.postgres import pool
+from turntake.buffer.postgres.claiming import PostgresOffer
 from turntake.buffer.postgres.store import PostgresStore
 from turntake.rules.conversation import Answered, Dead
 from turntake.rules.message import Message
@@ -81,7 +81,7 @@ async def test_two_batches_of_the_same_rows_never_wait_in_a_circle(
     keys = [key(number) for number in range(3)]
     for one in keys:
         await say(store, "m0", key=one)
-    rows = await store.shelf.load(keys)
+    rows = await store.backend.load(keys)
 
     def batch(message_id: str) -> list[Draft]:
         drafts = [Draft(one, row, clock.now()) for one, row in zip(keys, rows, strict=True)]
@@ -92,13 +92,13 @@ async def test_two_batches_of_the_same_rows_never_wait_in_a_circle(
 
     with psycopg.connect(server.url) as holder:
         holder.execute("SELECT FROM turntake.conversations WHERE key = %s FOR UPDATE", (str(keys[1]),))
-        ahead = asyncio.create_task(store.shelf.swap(0, batch("m1"), None))
-        back = asyncio.create_task(store.shelf.swap(1, batch("m2")[::-1], None))
+        ahead = asyncio.create_task(store.backend.swap(0, batch("m1"), None))
+        back = asyncio.create_task(store.backend.swap(1, batch("m2")[::-1], None))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         await asyncio.to_thread(until, lambda: ask(server.url, waiting) == [(2,)])
     taken, refused = sorted([await ahead, await back], key=lambda answer: answer[0] is not None)
     assert taken == [None] * 3
-    assert [refusal.row.version >> LOT_BITS for refusal in refused if refusal] == [2] * 3
+    assert [refusal.row.version >> RANDOM_BITS for refusal in refused if refusal] == [2] * 3
 
 
 async def test_two_stores_that_write_to_the_same_conversations_store_each_message_once(
@@ -132,14 +132,14 @@ async def test_a_reply_lost_after_the_commit_is_no_refusal(
                 proxy.drop_next_reply()
                 answer = await say(store, f"m{number}", rules=OFF)
                 assert (answer.status, answer.seq) == ("buffered", number)
-            decide = store._claimed
+            take_offer = PostgresOffer.take
 
-            def decide_and_lose_the_next_reply(due: Due, lease_ms: int) -> Draft | None:
+            async def take_and_lose_the_reply(offer: PostgresOffer, drafts: Sequence[Draft]) -> list[bool]:
                 proxy.drop_next_reply()
-                return decide(due, lease_ms)
+                return await take_offer(offer, drafts)
 
             # The offer's reply came; the next one is the commit's.
-            monkeypatch.setattr(store, "_claimed", decide_and_lose_the_next_reply)
+            monkeypatch.setattr(PostgresOffer, "take", take_and_lose_the_reply)
             for epoch, settlement in ((1, Dead("no")), (2, Answered())):
                 claim = await take(store)
                 assert claim.epoch == epoch
@@ -149,7 +149,7 @@ async def test_a_reply_lost_after_the_commit_is_no_refusal(
                 assert await store.settle(claim, settlement)
             assert proxy.dropped_replies == 8
     ((version,),) = ask(server.url, "SELECT version FROM turntake.conversations WHERE key = %s", str(ANN))
-    assert version >> LOT_BITS == 8, "each write is counted once"
+    assert version >> RANDOM_BITS == 8, "each write is counted once"
 
 
 async def test_ids_may_hold_anything_and_unknown_ones_are_only_unknown(store: PostgresStore) -> None:
@@ -169,7 +169,7 @@ async def test_nothing_is_left_in_a_session(server: Postgres, store: PostgresSto
     await say(store, "m1", rules=OFF)
     claim = await take(store)
     await store.settle(claim, Answered())
-    fetch = store.shelf._pool.fetch  # type: ignore[attr-defined]
+    fetch = store.backend._pool.fetch
     assert await fetch(b"SELECT name FROM pg_prepared_statements") == []
     assert await fetch(b"SELECT name FROM pg_settings WHERE source = 'session' AND name <> 'client_encoding'") == []
     assert await fetch(b"SELECT pid FROM pg_locks WHERE locktype = 'advisory'") == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.databases import Cluster, Valkey
-from harness.redis_store import key, shard_of, shelf_of
+from harness.redis_store import backend_of, key, shard_of
 from turntake import Rules
 from turntake.buffer.redis import claiming
 from turntake.buffer.redis.claiming import RESERVED_MS
@@ -26,7 +26,7 @@ async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
     """It had put the deadline off and wrote nothing: the next one finds the conversation as it was."""
     await say(store, "m1", rules=OFF)
     async with RedisStore.open(url, clock) as dying:
-        assert len(await shelf_of(dying)._claiming._take(shard_of(dying), [str(ANN)], clock.now())) == 1
+        assert len(await backend_of(dying)._claiming._reserve(shard_of(dying), [str(ANN)], clock.now())) == 1
     assert await store.claim(5, LEASE_MS) == []
     assert await store.next_due() == clock.now() + RESERVED_MS
     await clock.advance(RESERVED_MS)
@@ -38,7 +38,7 @@ async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
 async def test_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
     """Its deadline moved between looking and taking: it is not put off, and nobody's deadline changes."""
     answer = await say(store, "m1")
-    assert await shelf_of(store)._claiming._take(shard_of(store), [str(ANN)], clock.now()) == []
+    assert await backend_of(store)._claiming._reserve(shard_of(store), [str(ANN)], clock.now()) == []
     assert await store.next_due() == answer.due_at
 
 
@@ -49,24 +49,17 @@ async def test_what_is_taken_and_then_said_more_to_is_not_claimed_early(
     await say(store, "m1")
     await clock.advance(1_000)
     async with RedisStore.open(url, clock) as other:
-        decide = store._claimed
+        offered: list[int] = []
+        swap = backend_of(store)._swap
 
-        def and_meanwhile(due: Any, lease_ms: int) -> Any:
-            draft = decide(due, lease_ms)
-            drafts.append(draft)
-            return draft
-
-        drafts: list[Any] = []
-        swap = shelf_of(store)._swap
-
-        async def late(*args: Any) -> Any:
+        async def late(shard: int, drafts: Any, *args: Any) -> Any:
+            offered.append(len(drafts))
             await say(other, "m2")
-            return await swap(*args)
+            return await swap(shard, drafts, *args)
 
-        store._claimed = and_meanwhile  # type: ignore[method-assign]
-        shelf_of(store)._swap = late  # type: ignore[assignment,method-assign]
+        backend_of(store)._swap = late  # type: ignore[assignment,method-assign]
         assert await store.claim(5, LEASE_MS) == []
-    assert len(drafts) == 1
+    assert offered == [1]
     due_at = await store.next_due()
     assert due_at is not None
     assert due_at > clock.now()
@@ -92,7 +85,7 @@ async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
 ) -> None:
     """A claim looks again while it has room; what it has by then must not wait for the end of its lease."""
     await say(store, "m1", rules=OFF)
-    look, looks = shelf_of(store)._claiming._due_before, []
+    look, looks = backend_of(store)._claiming._due_before, []
 
     async def fails_later(*given: Any) -> Any:
         looks.append(given)
@@ -100,7 +93,7 @@ async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
             raise StoreUnavailable
         return await look(*given)
 
-    monkeypatch.setattr(shelf_of(store)._claiming, "_due_before", fails_later)
+    monkeypatch.setattr(backend_of(store)._claiming, "_due_before", fails_later)
     assert [ids_of(claim) for claim in await store.claim(5, LEASE_MS)] == [["m1"]]
     with pytest.raises(StoreUnavailable):
         await store.claim(5, LEASE_MS)
@@ -117,7 +110,7 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
         raise StoreUnavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(shelf_of(store), "messages", fails)
+        patch.setattr(backend_of(store), "messages", fails)
         assert await store.claim(1, LEASE_MS) == []
     claim = await take(store)
     assert len(claim.messages) == claiming.MESSAGES_OFFERED + 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.databases import Cluster, Sentinel, Valkey, until
-from harness.redis_store import ROOMY, again, key, shelf_of
+from harness.redis_store import ROOMY, again, backend_of, key
 from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable
@@ -73,7 +73,7 @@ async def test_what_a_failover_took_is_counted_and_reported(
             await again(store, "new-1", BOB)
             await again(store, "new-2")
         assert await open_ids(store) == ["kept-0", "kept-1", "kept-2", "new-2"]
-        assert shelf_of(store).lost == 2, "though as many are new"
+        assert backend_of(store).lost == 2, "though as many are new"
     records = [record for record in caplog.records if "lost messages" in record.message]
     assert [(record.levelno, record.lost) for record in records] == [(logging.ERROR, 2)]  # type: ignore[attr-defined]
 
@@ -90,7 +90,7 @@ async def test_with_wait_nothing_acknowledged_is_lost_in_a_failover(pair: Sentin
                 await say(store, message_id, rules=ROOMY)
         await asyncio.to_thread(fail_over, pair)
         assert await found_again(store) == acknowledged
-        assert shelf_of(store).lost == 0
+        assert backend_of(store).lost == 0
         with pytest.raises(StoreUnavailable, match="replicas"):
             await say(store, "m3", rules=ROOMY)
 
@@ -116,7 +116,7 @@ async def test_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock
                 await again(store, f"m{number}", key(number % 4))
         stored = [message_id for number in range(4) for message_id in await open_ids(store, key(number))]
         assert sorted(stored) == sorted(f"m{number}" for number in range(40))
-        assert shelf_of(store).lost == 0
+        assert backend_of(store).lost == 0
         assert await store.rebuild() == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.databases import Valkey, until
 from harness.proxy import proxying
-from harness.redis_store import key, shelf_of, watched
+from harness.redis_store import backend_of, key, watched
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.store import HORIZON_MS, Hint
@@ -111,7 +111,7 @@ async def test_a_worker_elsewhere_is_woken_by_a_hint_and_without_one_by_the_hori
     ):
         await asyncio.to_thread(until, is_heard(server, prefix))
         if way == "horizon":
-            monkeypatch.setattr(front._lanes[0], "_hint", lambda *_: None)
+            monkeypatch.setattr(front._queues[0], "_hint", lambda *_: None)
         for number in range(2):
             answer = await say(front, f"m{number}", key=key(number), rules=SOON)
             late = await asyncio.wait_for(agent.answers.get(), 5) - (answer.due_at or 0)
@@ -136,4 +136,4 @@ async def test_an_idle_store_hardly_asks(server: Valkey, url: str, prefix: str) 
 async def test_two_databases_of_a_server_do_not_hear_each_other(server: Valkey, clock: VirtualClock) -> None:
     """Channels have no database, and turn ids are alike everywhere: a hint would stop another's answer."""
     async with RedisStore.open(f"{server.url}/0", clock) as one, RedisStore.open(f"{server.url}/1", clock) as other:
-        assert shelf_of(one)._channel != shelf_of(other)._channel
+        assert backend_of(one).hints.channel != backend_of(other).hints.channel

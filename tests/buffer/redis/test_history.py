@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import key, shard_of, shelf_of
+from harness.redis_store import backend_of, key, shard_of
 from turntake.buffer.engine import history as reading
-from turntake.buffer.redis import backend as shelves
+from turntake.buffer.redis import archive
 from turntake.buffer.redis.scripts import FORGET
 from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.store import Query
@@ -43,7 +43,7 @@ async def test_a_turn_that_closed_again_meanwhile_is_not_forgotten(
         server.ask("ZADD", shard_of(store).closed, clock.now(), claim.turn.id)
         return await FORGET(*args)
 
-    monkeypatch.setattr(shelves, "FORGET", later)
+    monkeypatch.setattr(archive, "FORGET", later)
     assert await store.history.forget(clock.now()) == 0
     assert await store.history.turn(claim.turn.id) is not None
     assert (await say(store, "m1", rules=OFF)).status == "duplicate"
@@ -56,7 +56,7 @@ async def test_a_listing_skips_nobody_who_moves_meanwhile(
     monkeypatch.setattr(reading, "PAGE", 2)
     for number in range(6):
         await say(store, "m1", key=key(number), rules=OFF)
-    load, loads = shelf_of(store).load, []
+    load, loads = backend_of(store).load, []
 
     async def load_late(keys: Any) -> Any:
         loads.append(keys)
@@ -65,7 +65,7 @@ async def test_a_listing_skips_nobody_who_moves_meanwhile(
                 await store.settle(claim, Answered())
         return await load(keys)
 
-    monkeypatch.setattr(shelf_of(store), "load", load_late)
+    monkeypatch.setattr(backend_of(store), "load", load_late)
     listed = {key for key, _ in await conversations_by_pages(store, Query(limit=50))}
     assert listed == {key(number) for number in range(6)}
 

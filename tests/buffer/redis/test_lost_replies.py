@@ -9,9 +9,8 @@ import uvloop
 
 from harness.databases import Valkey, until
 from harness.proxy import Proxy, proxying
-from harness.redis_store import ROOMY, again, key, shelf_of
-from turntake.buffer.redis import backend as shelves
-from turntake.buffer.redis import claiming
+from harness.redis_store import ROOMY, again, backend_of, key
+from turntake.buffer.redis import archive, backend, claiming
 from turntake.buffer.redis.scripts import FORGET, RESERVE_DUE
 from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
@@ -34,13 +33,13 @@ BREAKS = 6
 
 def losing(store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply to each write is lost once; those to reads come."""
-    write = shelf_of(store)._write
+    write = backend_of(store)._write
 
     async def write_and_lose(*given: Any) -> Any:
         proxy.drop_next_reply()
         return await write(*given)
 
-    monkeypatch.setattr(shelf_of(store), "_write", write_and_lose)
+    monkeypatch.setattr(backend_of(store), "_write", write_and_lose)
 
 
 async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
@@ -91,7 +90,7 @@ async def test_a_lost_reply_to_forgetting_drops_no_more_and_tells_the_number(
         proxy.drop_next_reply()
         return await FORGET(*args)
 
-    monkeypatch.setattr(shelves, "FORGET", forget_and_lose)
+    monkeypatch.setattr(archive, "FORGET", forget_and_lose)
     dropped = await store.history.forget(clock.now())
     assert proxy.dropped_replies == 1
     assert [turn.messages[0].id for turn in await store.history.turns(key(0), 9)] == ["m2"]
@@ -126,7 +125,7 @@ async def with_a_late_reply(
     proxy.one_way("replies")
     working = asyncio.ensure_future(work)
     await asyncio.to_thread(until, is_done)
-    await clock.sleep_until(started + shelves.BEHIND_MS + 200)
+    await clock.sleep_until(started + backend.BEHIND_MS + 200)
     proxy.heal()
     return await working
 
@@ -152,7 +151,7 @@ async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
     clock = SystemClock()
     async with RedisStore.open(server.url.replace(str(server.port), str(proxy.port)), clock) as store:
         await say(store, "m1", rules=OFF)
-        write = shelf_of(store)._write
+        write = backend_of(store)._write
         name = f"turntake:{{s0}}:h:{ANN}"
 
         async def late(*given: Any) -> Any:
@@ -160,7 +159,7 @@ async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
                 server, proxy, clock, write(*given), lambda: bool(server.ask("EXISTS", name))
             )
 
-        monkeypatch.setattr(shelf_of(store), "_write", late)
+        monkeypatch.setattr(backend_of(store), "_write", late)
         claim = await take(store)
         assert (claim.epoch, ids_of(claim)) == (1, ["m1"])
 

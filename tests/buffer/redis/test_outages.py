@@ -11,7 +11,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from harness.databases import ALWAYS, Valkey, until
 from harness.proxy import Proxy
-from harness.redis_store import ROOMY, again, key, shelf_of
+from harness.redis_store import ROOMY, again, backend_of, key
 from turntake.buffer.redis.store import RedisStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Touch
@@ -193,5 +193,5 @@ async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_pat
                 assert [message.seq for message in found.messages] == list(range(1, len(found.messages) + 1))
                 stored += ids_of(found)
             assert sorted(stored) == sorted(acknowledged)
-            assert shelf_of(store).lost == 0
+            assert backend_of(store).lost == 0
             assert await store.rebuild() == 0

@@ -9,7 +9,7 @@ import pytest
 
 from harness.databases import Valkey
 from harness.redis_store import ROOMY, key, live_a_full_life, shard_of, watched
-from turntake.buffer.engine.draft import LOT_BITS
+from turntake.buffer.engine.draft import RANDOM_BITS
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.store import RedisStore
 from turntake.rules.conversation import Answered, Dead
@@ -197,7 +197,7 @@ async def test_versions_stay_exact_in_lua(server: Valkey, url: str, store: Redis
     await say(store, "m1", rules=OFF)
     row = shard_of(store).conversation(ANN)
     _, rest = server.ask("HGET", row, "s").decode().split(" ", 1)
-    server.ask("HSET", row, "s", f"{(2**32 << LOT_BITS) + 1} {rest}")
+    server.ask("HSET", row, "s", f"{(2**32 << RANDOM_BITS) + 1} {rest}")
     async with RedisStore.open(url, clock) as other:
         assert (await asyncio.wait_for(say(other, "m2", rules=OFF), 5)).seq == 2
     claim = await take(store)
@@ -215,7 +215,7 @@ async def test_a_name_cannot_choose_its_slot(server: Valkey, url: str, clock: Vi
         claims = await store.claim(50, LEASE_MS)
         assert sorted(claim.key.conversation for claim in claims) == sorted(names)
         for claim in claims:
-            shard = Shard(url.partition("prefix=")[2], claim.key.place % 4)
+            shard = Shard(url.partition("prefix=")[2], claim.key.shard_hash % 4)
             row = shard.conversation(claim.key)
             assert server.ask("EXISTS", row) == 1
             assert server.ask("CLUSTER", "KEYSLOT", row) == server.ask("CLUSTER", "KEYSLOT", shard.due)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import ROOMY, key, shard_of, shelf_of, watched
+from harness.redis_store import ROOMY, backend_of, key, shard_of, watched
 from turntake.buffer.redis.store import RedisStore
 from turntake.rules.conversation import Answered, Dead, Retry
 from turntake.rules.records import Claim
@@ -79,7 +79,7 @@ def test_sixteen_writers_make_no_hole_and_lose_nothing(url: str, conversations: 
 
 def counting(store: RedisStore, refused: Counter[str]) -> None:
     """Notes how many drafts were written and refused."""
-    shelf, swap = shelf_of(store), shelf_of(store).swap
+    backend, swap = backend_of(store), backend_of(store).swap
 
     async def counted(*args: Any) -> Any:
         answers = await swap(*args)
@@ -87,7 +87,7 @@ def counting(store: RedisStore, refused: Counter[str]) -> None:
         refused["taken"] += sum(answer is None for answer in answers)
         return answers
 
-    shelf.swap = counted  # type: ignore[assignment,method-assign]
+    backend.swap = counted  # type: ignore[assignment,method-assign]
 
 
 class Crowd:

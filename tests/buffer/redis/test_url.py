@@ -203,7 +203,7 @@ async def test_the_number_of_shards_is_fixed_by_the_first_who_comes(server: Valk
     """A conversation's shard is its place by that number: with another number it would not be found."""
     url = f"{server.url}?prefix=fixed"
     async with opened(f"{url}&shards=7") as store:
-        assert store.shelf.lanes == 7
+        assert store.backend.shards == 7
         await say(store, "m1", rules=OFF)
     for other in ("1", "8"):
         with pytest.raises(ConfigurationError, match="made with 7 shards"):
@@ -211,7 +211,7 @@ async def test_the_number_of_shards_is_fixed_by_the_first_who_comes(server: Valk
                 pass
     for same in (url, f"{url}&shards=7"):
         async with opened(same) as store:
-            assert store.shelf.lanes == 7
+            assert store.backend.shards == 7
     async with opened(url) as store:
         assert ids_of(await take(store)) == ["m1"]
 
@@ -222,7 +222,7 @@ async def test_those_who_come_at_once_agree_on_the_number_of_shards(server: Valk
     stores = [opened(f"{server.url}?prefix=rivals" + (f"&shards={number}" if number else "")) for number in numbers]
     answers = await asyncio.gather(*(store.__aenter__() for store in stores), return_exceptions=True)
     opened_stores = [store for store in answers if isinstance(store, RedisStore)]
-    assert len({store.shelf.lanes for store in opened_stores}) == 1
+    assert len({store.backend.shards for store in opened_stores}) == 1
     assert all(isinstance(answer, RedisStore | ConfigurationError) for answer in answers)
     assert len(opened_stores) >= 2
     for store in opened_stores:

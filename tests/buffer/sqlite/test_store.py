@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from harness.histories import scaled
-from turntake.buffer.cursor import Place
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.sqlite import reader, schema, writer
 from turntake.buffer.sqlite.queries import SQL
 from turntake.buffer.sqlite.schema import connect, migrate, migrations, network_file_system, schema_version
@@ -464,7 +464,7 @@ async def test_one_that_is_answered_while_it_is_listed_is_listed_once(
         claim = await take(store)
         loop = asyncio.get_running_loop()
 
-        def page(self: reader.SqliteReader, query: Query, after: Place) -> object:
+        def page(self: reader.SqliteReader, query: Query, after: Cursor) -> object:
             found = look(self, query, after)
             if after == reader.START:
                 asyncio.run_coroutine_threadsafe(store.settle(claim, Answered()), loop).result(5)

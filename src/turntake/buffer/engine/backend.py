@@ -1,17 +1,26 @@
-"""The port behind a shared store: where rows lie, and the one way to change them.
+"""The ports behind a durable store: where rows lie, and the one way to change them.
 
-A shelf decides nothing. It gives out rows with their versions, and takes a draft only if its row's version is still
-the one that was decided on: compare and swap. So the rules exist once, in Python, whatever server keeps the rows.
+How this works: a backend decides nothing. It gives out rows with their versions, and takes a draft only if its row
+still has the version that was decided on: compare and swap. So every verb exists once, in `engine/draft.py`, whatever
+database keeps the rows.
+
+    CasStore ── WriteQueue ── Backend.swap      every verb that changes one conversation
+       │
+       ├── Backend.offer ── Offer.take          a claim
+       ├── Backend.load, messages, next_due     what a verb must know first
+       ├── Archive                              what happened: for readers, settlements and dead letters
+       └── HintChannel                          word between processes, which may be lost
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 import msgspec
 
 from turntake.buffer.codec import decode_conversation
-from turntake.buffer.cursor import Place
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed
@@ -19,7 +28,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 
 PAGE = 500
-"""No request is about more rows than this."""
+"""No request is about more rows than this, so that none keeps a server from others for more than milliseconds."""
 
 Messages = dict[int, Message]
 
@@ -61,52 +70,28 @@ class TurnRow(NamedTuple):
     is_letter: bool
 
 
-class Shelf(ABC):
-    """Entered and left with the store. Raises StoreUnavailable when the server does not answer."""
+class Offer(ABC):
+    """Due conversations, kept from other workers for a moment. What is neither taken nor repaired is due as before."""
 
-    lanes: int = 1
-    """Rows in different lanes are written independently of each other."""
-
-    flights: int = 2
-    """How many writes of one lane may be under way at once."""
-
-    batch: int = 64
-    """The most drafts of one write."""
+    due: Sequence[Due]
+    """Earliest first; a tie goes by the key."""
 
     @abstractmethod
-    async def open(self) -> None: ...
+    async def take(self, drafts: Sequence[Draft]) -> list[bool]:
+        """Writes the claims that were decided on some of `due`; for each, whether it is ours now.
 
-    @abstractmethod
-    async def close(self) -> None: ...
-
-    @abstractmethod
-    def lane(self, key: ConversationKey) -> int:
-        """The lane that this conversation is written in."""
-
-    @abstractmethod
-    async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
-        """Writes each draft whole or not at all, durably, once, also if the reply is lost and the call repeated.
-
-        An unchanged draft is only compared. All drafts are of this lane, at most PAGE, and no key comes twice.
+        Called once at most. A claim that somebody else's write made impossible is left out; one whose reply was lost is
+        sent again and is still one claim.
         """
 
     @abstractmethod
-    async def claim(self, limit: int, now: int, decide: Callable[[Due], Draft | None]) -> list[tuple[Due, Draft]]:
-        """Offers up to `limit` due conversations, earliest first, and writes the drafts made of them.
+    async def repair(self, wrong: Sequence[Due]) -> None:
+        """These were due by the index and are not by their rows: the index is set right, or they would come up for
+        ever. Called before `take`."""
 
-        Those that somebody else changed meanwhile are left out.
-        """
 
-    @abstractmethod
-    async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
-        """The rows as they are now; unknown ones have version 0."""
-
-    @abstractmethod
-    async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
-        """The stored messages of a range."""
-
-    @abstractmethod
-    async def next_due(self) -> int | None: ...
+class Archive(ABC):
+    """What happened, and what is going on: rows for readers. Raises StoreUnavailable when it cannot be read."""
 
     @abstractmethod
     async def turn(self, turn_id: str) -> TurnRow | None: ...
@@ -117,32 +102,78 @@ class Shelf(ABC):
 
     @abstractmethod
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        """Dead letters by (time, id), the latest first, from before a place in that list."""
+        """Dead letters by (time, id), the latest first, from before a point of that list."""
 
     @abstractmethod
-    async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
-        """Conversations by deadline, then key, from after a place on; idle ones last.
+    async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
+        """By deadline, then key, from after a point of that list; idle ones last.
 
-        A row may have moved on since its place was read.
+        A row may have moved on since its entry was read.
         """
 
     @abstractmethod
     async def forget(self, before: int, limit: int) -> int:
         """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages and ids."""
 
-    @abstractmethod
-    async def rebuild(self) -> int:
-        """Writes every index anew from the conversations and turns alone; returns how many entries were wrong."""
 
-    async def finish_upgrade(self) -> list[str]:
-        """Takes the steps that had to wait until no older release runs; returns their names."""
-        return []
+class HintChannel(ABC):
+    """Word from one process to the others. It may be lost: then they look again within the horizon."""
 
     @abstractmethod
-    async def announce(self, hint: Hint) -> None:
-        """Says it to whoever listens."""
+    async def publish(self, hint: Hint) -> None: ...
 
-    async def hints(self) -> AsyncIterator[Hint]:
-        """What other processes announce."""
-        return
-        yield
+    @abstractmethod
+    def listen(self) -> AsyncIterator[Hint]:
+        """What other processes publish, for as long as one listens."""
+
+
+class Backend(ABC):
+    """Opened and closed by its store. Raises StoreUnavailable when the database does not answer."""
+
+    shards: int = 1
+    """Rows in different shards are written independently of each other. Known once the backend is open."""
+
+    writers: int = 2
+    """How many swaps of one shard may be under way at once: with two, one is decided while the other travels."""
+
+    batch: int = 64
+    """The most drafts of one swap: enough to share a round trip, few enough that nobody waits long behind it."""
+
+    archive: Archive
+    hints: HintChannel
+
+    @abstractmethod
+    async def open(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    def shard_of(self, key: ConversationKey) -> int: ...
+
+    @abstractmethod
+    async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
+        """The rows as they are now; unknown ones have version 0."""
+
+    @abstractmethod
+    async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
+        """The stored messages of a range."""
+
+    @abstractmethod
+    async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
+        """Writes each draft whole or not at all, durably, once, also if the reply is lost and the call repeated.
+
+        An unchanged draft is only compared. All drafts are of this shard, at most PAGE, and no key comes twice.
+        The hint is published if any draft is taken.
+        """
+
+    @abstractmethod
+    def offer(self, limit: int, now: int) -> AbstractAsyncContextManager[Offer]:
+        """Up to `limit` conversations that are due by `now`. A row that nobody can read is put off and left out.
+
+        Between entering and `take` the caller waits for nothing, since a database may hold locks meanwhile.
+        """
+
+    @abstractmethod
+    async def next_due(self) -> int | None:
+        """The earliest deadline of any conversation."""

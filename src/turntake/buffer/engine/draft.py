@@ -1,4 +1,13 @@
-"""One conversation in hand: what the store had, what the rules made of it, and what must be written for that."""
+"""One conversation in hand: what the store had, what the rules made of it, and what must be written for that.
+
+How this works: a draft starts from a row, the conversation as the store had it with its version. Each operation asks
+`rules/transitions.py` what becomes of the conversation and notes what that means for the store: messages to add or to
+renumber, turns that opened or closed, dead letters that ended. Nothing is written meanwhile. Once every operation is
+done, `encode` writes the conversation down and gives it a new version, and a backend takes all of it in one step, if
+its row still has the old version. If not, the draft is thrown away and the operations run again on a new one.
+
+These are the verbs of every durable store; `rules/model.py` has the same verbs for a store in memory.
+"""
 
 from collections.abc import Collection
 from random import getrandbits
@@ -9,16 +18,18 @@ from turntake.rules import transitions
 from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, appended
+from turntake.rules.records import Append, Appended, Claim, appended
 from turntake.rules.rules import Rules
 
-LOT_BITS = 20
+# A million values: two histories of one row agree on a version once in a million writes, and 43 bits are left to count.
+RANDOM_BITS = 20
 
 
 class Row(NamedTuple):
     """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet.
 
-    Half of a version is drawn by lot: a server that lost its latest writes, and got others since, has other versions.
+    The last bits of a version are random: a server that lost its latest writes in a failover, and got others since, has
+    other versions than anybody remembers.
     """
 
     version: int = 0
@@ -78,7 +89,7 @@ class Draft:
         """Writes the conversation down, once all is decided."""
         if self.is_changed:
             self.body = encode(self.conversation)
-            self.version = (((self.row.version >> LOT_BITS) + 1) << LOT_BITS) | getrandbits(LOT_BITS)
+            self.version = (((self.row.version >> RANDOM_BITS) + 1) << RANDOM_BITS) | getrandbits(RANDOM_BITS)
 
     @property
     def is_there(self) -> bool:
@@ -97,10 +108,10 @@ class Draft:
         self.added.append(Added(before.next_seq, message_id, at, payload))
         return appended(self._put(change), "buffered", change.closed)
 
-    def touch(self, order: Touch, rules: Rules) -> Conversation | None:
+    def touch(self, touch: Touch, rules: Rules) -> Conversation | None:
         if not self.is_there:
             return None
-        change = transitions.touch(self.conversation, self.key, order, rules, self.now)
+        change = transitions.touch(self.conversation, self.key, touch, rules, self.now)
         return self.conversation if change.conversation == self.conversation else self._put(change)
 
     def claim(self, lease_ms: int) -> SealedTurn | None:
@@ -116,14 +127,14 @@ class Draft:
             self.opened = (turn,)
         return turn
 
-    def extend(self, epoch: int, lease_ms: int) -> bool:
-        return self._keep(transitions.extend(self.conversation, epoch, lease_ms, self.now))
+    def extend(self, claim: Claim, lease_ms: int) -> bool:
+        return self._keep(transitions.extend(self.conversation, claim, lease_ms, self.now))
 
-    def save(self, epoch: int, progress: Progress) -> bool:
-        return self._keep(transitions.save(self.conversation, epoch, progress))
+    def save(self, claim: Claim, progress: Progress) -> bool:
+        return self._keep(transitions.save(self.conversation, claim, progress))
 
-    def settle(self, epoch: int, settlement: Settlement) -> bool:
-        change = transitions.settle(self.conversation, epoch, settlement, self.now)
+    def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        change = transitions.settle(self.conversation, claim, settlement, self.now)
         if change is None:
             return False
         self._put(change)

@@ -1,114 +1,109 @@
-"""What a shelf holds, put together for readers.
+"""What a backend holds, put together for readers.
 
 Nothing a reader needs is removed by anything but `forget`, so several reads one after the other make a true picture.
 """
 
-from turntake.buffer import cursor
-from turntake.buffer.cursor import Place
-from turntake.buffer.engine.backend import PAGE, Messages, Shelf, TurnRow
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.engine.backend import PAGE, Backend, Messages, TurnRow
 from turntake.buffer.store import History, Page, Query
-from turntake.rules.conversation import Conversation, Settlement
+from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Snapshot, TurnRecord
-from turntake.rules.transitions import is_same, open_ranges
+from turntake.rules.transitions import open_ranges
 
+# A bounded part of what is old, so that appends and claims come in between.
 FORGOTTEN_AT_ONCE = 200
-IDLE = "idle"
+IDLE = Cursor(None, "")
 
 
-class SharedHistory(History):
+class CasHistory(History):
     """What happened, read from the turns' own rows."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def turn(self, turn_id: str) -> TurnRecord | None:
-        row = await self._shelf.turn(turn_id)
+        row = await self._backend.archive.turn(turn_id)
         return None if row is None else await self._record(row)
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
-        records = [await self._record(row) for row in await self._shelf.turns(key, limit)]
+        records = [await self._record(row) for row in await self._backend.archive.turns(key, limit)]
         return [record for record in records if record]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         """Walks the index; a filter may need many pages of it. One that moves meanwhile is there once."""
         matching: dict[ConversationKey, Conversation] = {}
         after = _start(query)
-        last: Place = (None, "")
+        last = IDLE
         while True:
-            rows = await self._shelf.index(after, PAGE)
-            for place, row in rows:
-                if place[0] is None and query.state not in ("", IDLE):
+            rows = await self._backend.archive.conversations(after, PAGE)
+            for at, row in rows:
+                if at.due_at is None and query.state not in ("", "idle"):
                     return Page(tuple(matching.items()))
-                key = ConversationKey.parse(place[1])
+                key = ConversationKey.parse(at.key)
                 if not _matches(query, key, row.conversation):
                     continue
                 if len(matching) == query.limit and key not in matching:
-                    return Page(tuple(matching.items()), cursor.written(last))
+                    return Page(tuple(matching.items()), str(last))
                 matching[key] = row.conversation
-                last = place
+                last = at
             if len(rows) < PAGE:
                 return Page(tuple(matching.items()))
             after = rows[-1][0]
 
     async def forget(self, before: int) -> int:
-        return await self._shelf.forget(before, FORGOTTEN_AT_ONCE)
+        return await self._backend.archive.forget(before, FORGOTTEN_AT_ONCE)
 
     async def _record(self, row: TurnRow) -> TurnRecord | None:
         """An open turn's facts are its conversation's, unless it closed since its row was read."""
         if row.closed is None:
-            ((_, conversation),) = await self._shelf.load([row.key])
+            ((_, conversation),) = await self._backend.load([row.key])
             turn = conversation.turn
             if turn is not None and turn.id == row.id:
-                messages = _shown(await self._shelf.messages(row.key, turn.head, turn.tail))
+                messages = _shown(await self._backend.messages(row.key, turn.head, turn.tail))
                 return TurnRecord(row.key, row.id, conversation.state, conversation.epoch, turn, messages)
-            again = await self._shelf.turn(row.id)
+            again = await self._backend.archive.turn(row.id)
             if again is None or again.closed is None:
                 return None
             row = again
         closed = row.closed
         assert closed is not None
-        messages = await shown_of(self._shelf, row)
+        messages = await shown_of(self._backend, row)
         return TurnRecord(row.key, row.id, closed.status, closed.epoch, closed.turn, messages, closed)
 
 
-async def found(shelf: Shelf, key: ConversationKey) -> Snapshot | None:
+async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
     """The conversation with its open messages."""
-    ((version, conversation),) = await shelf.load([key])
+    ((version, conversation),) = await backend.load([key])
     if not version:
         return None
     messages: list[Message] = []
     for numbers in open_ranges(conversation):
-        by_number = await shelf.messages(key, numbers.start, numbers.stop - 1)
+        by_number = await backend.messages(key, numbers.start, numbers.stop - 1)
         messages += as_said(by_number[seq] for seq in numbers if seq in by_number)
     return Snapshot(key, conversation, tuple(messages))
 
 
-async def messages_of(shelf: Shelf, row: TurnRow) -> Messages:
+async def messages_of(backend: Backend, row: TurnRow) -> Messages:
     """All that a closed turn holds, as it is stored."""
     assert row.closed is not None
-    return await shelf.messages(row.key, row.closed.head, row.closed.tail)
+    return await backend.messages(row.key, row.closed.head, row.closed.tail)
 
 
-async def shown_of(shelf: Shelf, row: TurnRow) -> tuple[Message, ...]:
+async def shown_of(backend: Backend, row: TurnRow) -> tuple[Message, ...]:
     """The messages of a closed turn for readers."""
-    return _shown(await messages_of(shelf, row))
-
-
-def closed_alike(row: TurnRow | None, epoch: int, settlement: Settlement) -> bool:
-    """Whether the turn ended by this very settlement."""
-    return row is not None and row.closed is not None and is_same(row.closed, epoch, settlement)
+    return _shown(await messages_of(backend, row))
 
 
 def _shown(messages: Messages) -> tuple[Message, ...]:
     return in_order(as_said(messages.values()))
 
 
-def _start(query: Query) -> Place | None:
+def _start(query: Query) -> Cursor | None:
     if query.cursor:
-        return cursor.read(query.cursor)
-    return (None, "") if query.state == IDLE else None
+        return Cursor.parse(query.cursor)
+    return IDLE if query.state == "idle" else None
 
 
 def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:

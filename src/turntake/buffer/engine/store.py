@@ -1,4 +1,10 @@
-"""The verbs of a store on a shelf: each is decided on a draft by the rules and written by compare and swap."""
+"""The verbs of a durable store: each is decided on a draft by the rules and written by compare and swap.
+
+How this works: append, touch, extend, save and settle concern one conversation each. They go to the write queue of its
+shard, which decides them on a `Draft` and has the backend swap the row. A claim starts from the backend's index of
+deadlines instead: the backend offers due conversations and keeps them from others for a moment, each is decided on a
+draft, and the offer takes those drafts. Ending a dead letter reads the letter and its conversation, and swaps.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -7,11 +13,10 @@ from types import TracebackType
 from typing import Self, TypeVar, cast
 
 from turntake.buffer.codec import encode
-from turntake.buffer.engine.backend import Due, Shelf
+from turntake.buffer.engine.backend import Backend, Due
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.engine.history import SharedHistory, closed_alike, found, messages_of, shown_of
-from turntake.buffer.engine.write_queue import ROUNDS, Lane
-from turntake.buffer.open import Maintained
+from turntake.buffer.engine.history import CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -20,125 +25,130 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, letter_of
 from turntake.rules.rules import Rules
+from turntake.rules.transitions import is_same
+
+# Whoever loses a due conversation to somebody quicker asks for others; ten times in a row, there is enough for all.
+CLAIM_ROUNDS = 10
 
 T = TypeVar("T")
 
 
-class SharedStore(Store, Maintained):
-    """Opened and closed by `async with`; any number of processes on any number of machines may share the server."""
+class CasStore(Store):
+    """Opened and closed by `async with`. Any number of processes may share what the backend keeps."""
 
-    def __init__(self, shelf: Shelf, clock: Clock) -> None:
-        self.shelf = shelf
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self.backend = backend
         self.clock = clock
 
     async def __aenter__(self) -> Self:
-        await self.shelf.open()
-        self._lanes = [Lane(self.shelf, number, self.clock) for number in range(self.shelf.lanes)]
-        self.history = SharedHistory(self.shelf)
-        self.letters = SharedLetters(self)
+        await self.backend.open()
+        self._queues = [WriteQueue(self.backend, shard, self.clock) for shard in range(self.backend.shards)]
+        self.history = CasHistory(self.backend)
+        self.letters = CasLetters(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.gather(*(lane.close() for lane in self._lanes))
-        await self.shelf.close()
+        await asyncio.gather(*(queue.close() for queue in self._queues))
+        await self.backend.close()
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
         if len(arrivals) == 1:
             return await self._append(arrivals[0].key, arrivals)
-        places: dict[ConversationKey, list[int]] = {}
-        for place, arrival in enumerate(arrivals):
-            places.setdefault(arrival.key, []).append(place)
-        answers = await _all([self._append(key, [arrivals[p] for p in mine]) for key, mine in places.items()])
-        by_place = {
-            place: answer
-            for mine, some in zip(places.values(), answers, strict=True)
-            for place, answer in zip(mine, some, strict=True)
+        indexes: dict[ConversationKey, list[int]] = {}
+        for index, arrival in enumerate(arrivals):
+            indexes.setdefault(arrival.key, []).append(index)
+        answers = await _all([self._append(key, [arrivals[i] for i in own]) for key, own in indexes.items()])
+        by_index = {
+            index: answer
+            for own, some in zip(indexes.values(), answers, strict=True)
+            for index, answer in zip(own, some, strict=True)
         }
-        return [by_place[place] for place in range(len(arrivals))]
+        return [by_index[index] for index in range(len(arrivals))]
 
-    async def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> Conversation | None:
-        return await self._submit(key, lambda draft: draft.touch(order, rules))
+    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
+        return await self._submit(key, lambda draft: draft.touch(touch, rules))
 
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
-        drafts = await self.shelf.claim(limit, self.clock.now(), lambda due: self._claimed(due, lease_ms))
-        claims = [await self._claim(due, draft) for due, draft in drafts]
+        claimed: list[tuple[Due, Draft]] = []
+        for _ in range(CLAIM_ROUNDS):
+            async with self.backend.offer(limit, self.clock.now()) as offer:
+                now = self.clock.now()
+                drafts = [(due, Draft(due.key, due.row, now)) for due in offer.due]
+                sealed = [(due, draft) for due, draft in drafts if draft.claim(lease_ms)]
+                if len(sealed) < len(drafts):
+                    await offer.repair([due for due, draft in drafts if not draft.is_changed])
+                for _, draft in sealed:
+                    draft.encode()
+                taken = await offer.take([draft for _, draft in sealed]) if sealed else []
+            claimed = [pair for pair, is_ours in zip(sealed, taken, strict=True) if is_ours]
+            if claimed or not offer.due:
+                break
+        claims = [await self._with_messages(due, draft) for due, draft in claimed]
         return [claim for claim in claims if claim]
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
         return await _all([self._extend(claim, lease_ms) for claim in claims])
 
     async def save(self, claim: Claim, progress: Progress) -> bool:
-        return await self._submit(claim.key, lambda draft: draft.save(claim.epoch, progress))
+        return await self._submit(claim.key, lambda draft: draft.save(claim, progress))
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
-        if await self._submit(claim.key, lambda draft: draft.settle(claim.epoch, settlement)):
+        if await self._submit(claim.key, lambda draft: draft.settle(claim, settlement)):
             return True
-        return closed_alike(await self.shelf.turn(claim.turn.id), claim.epoch, settlement)
+        row = await self.backend.archive.turn(claim.turn.id)
+        return row is not None and row.closed is not None and is_same(row.closed, claim, settlement)
 
     async def next_due(self) -> int | None:
-        return await self.shelf.next_due()
+        return await self.backend.next_due()
 
     async def find(self, key: ConversationKey) -> Snapshot | None:
-        return await found(self.shelf, key)
+        return await snapshot(self.backend, key)
 
     async def hints(self) -> AsyncIterator[Hint]:
-        async for hint in self.shelf.hints():
+        async for hint in self.backend.hints.listen():
             yield hint
-
-    async def rebuild(self) -> int:
-        return await self.shelf.rebuild()
-
-    async def finish_upgrade(self) -> list[str]:
-        return await self.shelf.finish_upgrade()
 
     async def end_letter(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:
         """Ends a dead letter; None if there is none. Whoever ends one writes its conversation, so the version tells
         whether somebody else did so between reading the letter and writing."""
         for _ in range(ROUNDS):
-            letter = await self.shelf.turn(letter_id)
+            letter = await self.backend.archive.turn(letter_id)
             if letter is None:
                 return None
-            (row,) = await self.shelf.load([letter.key])
-            letter = await self.shelf.turn(letter_id)
+            (row,) = await self.backend.load([letter.key])
+            # Read again, now after the row: a letter that somebody ended before the row was read is none any more.
+            letter = await self.backend.archive.turn(letter_id)
             if letter is None or letter.closed is None or not letter.is_letter:
                 return None
             draft = Draft(letter.key, row, self.clock.now())
-            messages = await messages_of(self.shelf, letter)
+            messages = await messages_of(self.backend, letter)
             answer = change(draft, letter.closed, tuple(messages.values()))
             draft.encode()
-            lane = self.shelf.lane(letter.key)
-            (refusal,) = await self.shelf.swap(lane, [draft], Hint(draft.now))
+            (refusal,) = await self.backend.swap(self.backend.shard_of(letter.key), [draft], Hint(draft.now))
             if refusal is None:
-                self._lanes[lane].remember(letter.key, draft.written)
+                self._queue(letter.key).remember(letter.key, draft.written)
                 return answer
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     def _append(self, key: ConversationKey, arrivals: Sequence[Append]) -> "asyncio.Future[list[Appended]]":
         payloads = [encode(arrival.message) for arrival in arrivals]
-        return self._lane(key).submit(key, lambda draft: list(map(draft.append, arrivals, payloads)), is_new=True)
+        return self._queue(key).submit(key, lambda draft: list(map(draft.append, arrivals, payloads)), is_new=True)
 
     def _extend(self, claim: Claim, lease_ms: int) -> "asyncio.Future[bool]":
-        return self._submit(claim.key, lambda draft: draft.extend(claim.epoch, lease_ms))
+        return self._submit(claim.key, lambda draft: draft.extend(claim, lease_ms))
 
-    def _claimed(self, due: Due, lease_ms: int) -> Draft | None:
-        draft = Draft(due.key, due.row, self.clock.now())
-        if draft.claim(lease_ms) is None:
-            return None
-        draft.encode()
-        return draft
-
-    async def _claim(self, due: Due, draft: Draft) -> Claim | None:
-        """The claim with its messages; one whose messages cannot be had now is handed back at once."""
-        self._lane(due.key).remember(due.key, draft.written)
+    async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
+        """The claim with its messages; one whose messages cannot be read now is handed back at once."""
+        self._queue(due.key).remember(due.key, draft.written)
         turn = draft.conversation.turn
         assert turn is not None
         seqs = range(turn.head, turn.tail + 1)
         messages = due.messages
         try:
             if any(seq not in messages for seq in seqs):
-                messages = await self.shelf.messages(due.key, turn.head, turn.tail)
+                messages = await self.backend.messages(due.key, turn.head, turn.tail)
         except StoreUnavailable:
             with suppress(StoreUnavailable):
                 await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
@@ -147,30 +157,30 @@ class SharedStore(Store, Maintained):
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
     def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
-        return self._lane(key).submit(key, operation)
+        return self._queue(key).submit(key, operation)
 
-    def _lane(self, key: ConversationKey) -> Lane:
-        return self._lanes[self.shelf.lane(key)]
+    def _queue(self, key: ConversationKey) -> WriteQueue:
+        return self._queues[self.backend.shard_of(key)]
 
 
-class SharedLetters(Letters):
+class CasLetters(Letters):
     """The turns that ended as dead letters."""
 
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: CasStore) -> None:
         self._store = store
-        self._shelf = store.shelf
+        self._backend = store.backend
 
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
         at, _, letter_id = cursor.partition("-")
-        rows = await self._shelf.letters(limit + 1, (int(at), letter_id) if cursor else None)
+        rows = await self._backend.archive.letters(limit + 1, (int(at), letter_id) if cursor else None)
         letters = tuple(letter_of(row.key, row.closed) for row in rows[:limit] if row.closed)
         return Page(letters, f"{letters[-1].at}-{letters[-1].id}" if len(rows) > limit else "")
 
     async def get(self, letter_id: str) -> Letter | None:
-        row = await self._shelf.turn(letter_id)
+        row = await self._backend.archive.turn(letter_id)
         if row is None or row.closed is None or not row.is_letter:
             return None
-        return letter_of(row.key, row.closed, await shown_of(self._shelf, row))
+        return letter_of(row.key, row.closed, await shown_of(self._backend, row))
 
     async def retry(self, letter_id: str) -> Conversation | None:
         return await self._store.end_letter(letter_id, Draft.retry_letter)

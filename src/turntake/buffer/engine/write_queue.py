@@ -1,4 +1,15 @@
-"""Operations on conversations, gathered for as long as one write is under way and then written together."""
+"""Operations on conversations, gathered for as long as one write is under way and then written together.
+
+How this works: an operation is a function that changes a draft. `submit` puts it into the job of its conversation and
+returns a future. A writer takes the jobs that waited longest, one per conversation, decides each on the row this
+process wrote last (it asks nobody first), and hands all drafts to the backend in one swap. What is submitted meanwhile
+waits for the next swap: a lone operation waits for nobody, and many share one round trip or one fsync.
+
+If another process wrote a row meanwhile, the backend refuses that draft and says what it has. The job is then decided
+again on that row, in the next round of the same writer; the others are done. So every operation may run several times,
+each time on a newer row, and only the last run counts. No conversation is in two swaps of this process at once, so it
+never competes with itself.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -7,16 +18,20 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
-from turntake.buffer.engine.backend import Refusal, Shelf
+from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 
+# Some seconds of work for a busy database: whoever waits behind more had better be told to come again.
 LONGEST_QUEUE = 50_000
-REMEMBERED = 10_000
+# A row of a usual conversation takes about 1 KB here, so the rows remembered take about 10 MB per shard.
+ROWS_REMEMBERED = 10_000
+# Each round lets at least one process through; that two hundred others are quicker in a row means something is wrong.
 ROUNDS = 200
+# A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100
 
 NEW = Row()
@@ -56,13 +71,13 @@ class Job:
         """False if an operation broke: it is left out, and the others begin again without what it did."""
         self.draft = Draft(self.key, self.row, now, self.known)
         self.answers = []
-        for place, (operation, future) in enumerate(self.operations):
+        for index, (operation, future) in enumerate(self.operations):
             try:
                 self.answers.append(operation(self.draft))
             except Exception as error:
                 if not future.done():
                     future.set_exception(error)
-                del self.operations[place]
+                del self.operations[index]
                 return False
         return True
 
@@ -81,27 +96,28 @@ class Job:
                 future.set_exception(error)
 
 
-class Lane:
-    """At most one write a conversation at a time, and few writes under way. It decides on the row it wrote last and
-    asks nobody first: if another process wrote meanwhile the store refuses, says what it has, and the operations are
-    decided again on that."""
+class WriteQueue:
+    """The writes of one shard: at most one swap per conversation at a time, and few swaps under way."""
 
-    def __init__(self, shelf: Shelf, number: int, clock: Clock) -> None:
-        self._shelf = shelf
-        self._number = number
+    def __init__(self, backend: Backend, shard: int, clock: Clock) -> None:
+        self._backend = backend
+        self._shard = shard
         self._clock = clock
         self._waiting: dict[ConversationKey, Job] = {}
         self._length = 0
-        self._written: set[ConversationKey] = set()
+        self._being_written: set[ConversationKey] = set()
         self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
-        self._flights: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.Task[None]] = set()
         self._hinted_at = 0
         self._is_closed = False
 
     def submit(
         self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
     ) -> asyncio.Future[T]:
-        """The operation's answer, once it is stored. It may be run several times, each on a newer row."""
+        """The operation's answer, once it is stored. It may be run several times, each on a newer row.
+
+        New work is refused while too much waits; what settles older work never is.
+        """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._is_closed:
             future.set_exception(StoreUnavailable("The store is closed."))
@@ -114,41 +130,44 @@ class Lane:
             job = self._waiting[key] = Job(key)
         job.operations.append((operation, future))
         self._length += 1
-        if len(self._flights) < self._shelf.flights and key not in self._written:
-            self._take_off()
+        if len(self._writers) < self._backend.writers and key not in self._being_written:
+            self._start_writer()
         return future
 
     def remember(self, key: ConversationKey, row: Row) -> None:
+        """What the store has as far as anybody here knows: the next operation is decided on it."""
         self._rows[key] = row
         self._rows.move_to_end(key)
-        if len(self._rows) > REMEMBERED:
+        if len(self._rows) > ROWS_REMEMBERED:
             self._rows.popitem(last=False)
 
     async def close(self) -> None:
         """Waits for what is under way."""
         self._is_closed = True
-        while self._flights:
-            await asyncio.wait(self._flights)
+        while self._writers:
+            await asyncio.wait(self._writers)
 
-    def _take_off(self) -> None:
-        flight = asyncio.create_task(self._fly())
-        self._flights.add(flight)
-        flight.add_done_callback(self._land)
+    def _start_writer(self) -> None:
+        writer = asyncio.create_task(self._write_batches())
+        self._writers.add(writer)
+        writer.add_done_callback(self._writer_done)
 
-    def _land(self, flight: asyncio.Task[None]) -> None:
-        self._flights.discard(flight)
-        if self._waiting and not self._flights:
-            self._take_off()
+    def _writer_done(self, writer: asyncio.Task[None]) -> None:
+        """What waited for a conversation that the last writer had in hand needs a writer of its own."""
+        self._writers.discard(writer)
+        if self._waiting and not self._writers:
+            self._start_writer()
 
-    async def _fly(self) -> None:
+    async def _write_batches(self) -> None:
         while jobs := self._next_jobs():
             await self._write(jobs)
 
     def _next_jobs(self) -> list[Job]:
         """Those that waited longest, of conversations that nobody here is writing."""
-        keys = list(islice((key for key in self._waiting if key not in self._written), self._shelf.batch))
+        free = (key for key in self._waiting if key not in self._being_written)
+        keys = list(islice(free, self._backend.batch))
         jobs = [self._waiting.pop(key) for key in keys]
-        self._written.update(keys)
+        self._being_written.update(keys)
         for job in jobs:
             job.row = self._rows.get(job.key, NEW)
             self._length -= len(job.operations)
@@ -166,7 +185,7 @@ class Lane:
         except Exception as error:
             self._fail(open_jobs, error)
         finally:
-            self._written.difference_update(job.key for job in jobs)
+            self._being_written.difference_update(job.key for job in jobs)
 
     async def _round(self, jobs: list[Job]) -> list[Job]:
         """Decides and writes; returns those that must be decided again."""
@@ -176,10 +195,10 @@ class Lane:
             return []
         drafts = [job.draft for job in written]
         hint = self._hint(drafts, now)
-        refusals = await self._shelf.swap(self._number, drafts, hint)
+        refusals = await self._backend.swap(self._shard, drafts, hint)
         if hint is not None and None in refusals:
             self._hinted_at = hint.due_at
-        await self._tell_of_interruptions([d for d, refusal in zip(drafts, refusals, strict=True) if refusal is None])
+        await self._publish_interruptions([d for d, refusal in zip(drafts, refusals, strict=True) if refusal is None])
         again = []
         for job, refusal in zip(written, refusals, strict=True):
             if refusal is None:
@@ -193,7 +212,7 @@ class Lane:
         return again
 
     def _hint(self, drafts: list[Draft], now: int) -> Hint | None:
-        """Workers elsewhere look again within the horizon; only what is due before that needs a word.
+        """Workers elsewhere look again within the horizon; only what is due before that needs a hint.
 
         Whoever wakes for one hint sees everything, so while one is ahead, later deadlines need none.
         """
@@ -202,8 +221,8 @@ class Lane:
         is_known = now + HINT_LATE_MS < self._hinted_at <= soonest
         return None if soonest >= now + HORIZON_MS or is_known else Hint(soonest)
 
-    async def _tell_of_interruptions(self, taken: list[Draft]) -> None:
-        """Only once it is so: an answer that goes on after all must not be stopped."""
+    async def _publish_interruptions(self, taken: list[Draft]) -> None:
+        """Only once they are stored: an answer that goes on after all must not be stopped."""
         stopped = tuple(
             (str(draft.key), closed.id, closed.epoch - 1)
             for draft in taken
@@ -212,10 +231,11 @@ class Lane:
         )
         if stopped:
             with suppress(StoreUnavailable):
-                await self._shelf.announce(Hint(taken[0].now + HORIZON_MS, stopped))
+                await self._backend.hints.publish(Hint(taken[0].now + HORIZON_MS, stopped))
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
-        """What waited behind a server that does not answer would only wait in vain."""
+        """After an error nobody knows what the store has. What waited behind a database that does not answer is told
+        so at once, since it would only wait in vain."""
         failed = jobs
         if isinstance(error, StoreUnavailable):
             failed = [*jobs, *self._waiting.values()]

@@ -1,23 +1,23 @@
 """Rows in PostgreSQL. Every write is one call of `swap_1`; a claim is two calls in one short transaction."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from turntake.buffer.cursor import Place
-from turntake.buffer.engine.backend import PAGE, Due, Messages, Refusal, Shelf, TurnRow
+from turntake.buffer.engine.backend import PAGE, Backend, Messages, Refusal
 from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.postgres.archive import PostgresArchive
 from turntake.buffer.postgres.binary_arrays import Texts
-from turntake.buffer.postgres.claiming import Claiming
-from turntake.buffer.postgres.hints import listen
+from turntake.buffer.postgres.claiming import PostgresOffer
+from turntake.buffer.postgres.hints import PostgresHints
 from turntake.buffer.postgres.index_start import IndexStart
-from turntake.buffer.postgres.pool import Pool, direct, explained_at_start
+from turntake.buffer.postgres.pool import Pool, direct, explained_at_start, unavailable_on_error
 from turntake.buffer.postgres.queries import statements
 from turntake.buffer.postgres.repair import repair
-from turntake.buffer.postgres.rows import messages_of, row_of, turn_of
+from turntake.buffer.postgres.rows import messages_of, row_of
 from turntake.buffer.postgres.schema import migrate
-from turntake.buffer.postgres.swap import SwapCall, hint_text
+from turntake.buffer.postgres.swap import SwapCall
 from turntake.buffer.postgres.url import Address
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
@@ -27,12 +27,11 @@ from turntake.rules.key import ConversationKey
 CLOCK_NOTED_MS = 1_000
 APART_MS = 250
 NOTICEABLE_MS = 60_000
-LATEST = 2**62
 
 log = logging.getLogger("turntake")
 
 
-class PostgresShelf(Shelf):
+class PostgresBackend(Backend):
     """Works behind PgBouncer in transaction mode: nothing is kept in a session."""
 
     def __init__(self, address: Address, clock: Clock) -> None:
@@ -41,6 +40,8 @@ class PostgresShelf(Shelf):
         self._queries = statements(address.schema)
         self._pool = Pool(address.conninfo)
         self._index_start = IndexStart()
+        self.archive = PostgresArchive(self._pool, self._queries)
+        self.hints = PostgresHints(address, self._pool, self._queries["publish_hint"], self._index_start, clock)
         self._noted_at = 0
         self._is_busy = False
 
@@ -60,10 +61,10 @@ class PostgresShelf(Shelf):
     async def close(self) -> None:
         await self._pool.close()
 
-    def lane(self, key: ConversationKey) -> int:
+    def shard_of(self, key: ConversationKey) -> int:
         return 0
 
-    async def swap(self, lane: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
+    async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         noted_at = self._to_note()
         self._is_busy = True
         call = SwapCall(drafts, self._address.schema, hint, noted_at=noted_at)
@@ -75,12 +76,15 @@ class PostgresShelf(Shelf):
         self._follow(reply.server_at, reply.seen_at)
         return reply.refusals
 
-    async def claim(self, limit: int, now: int, decide: Callable[[Due], Draft | None]) -> list[tuple[Due, Draft]]:
-        start = self._index_start.for_claim(now)
-        claiming = Claiming(self._queries, self._address.schema, start, now, min(limit, PAGE), decide)
-        claimed = await self._pool.run(claiming.run)
-        self._is_busy = self._is_busy or bool(claimed)
-        return claimed
+    @asynccontextmanager
+    async def offer(self, limit: int, now: int) -> AsyncIterator[PostgresOffer]:
+        span = (self._index_start.for_claim(now), now, min(limit, PAGE), PAGE)
+        with unavailable_on_error():
+            async with AsyncExitStack() as transaction:
+                offer = PostgresOffer(self._pool, self._queries, self._address.schema, span, transaction)
+                await offer.open()
+                yield offer
+                self._is_busy = self._is_busy or offer.is_taken
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         result = await self._fetch("load", (Texts(map(str, keys)),))
@@ -99,33 +103,6 @@ class PostgresShelf(Shelf):
         await self._note_clock()
         return due_at
 
-    async def turn(self, turn_id: str) -> TurnRow | None:
-        if not turn_id.isprintable():
-            return None
-        rows = await self._fetch("turn", (turn_id,))
-        return turn_of(*rows[0]) if rows else None
-
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
-
-    async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        at, letter_id = before or (LATEST, "")
-        return [turn_of(*row) for row in await self._fetch("letters", (at, _place(letter_id), limit))]
-
-    async def index(self, after: Place | None, limit: int) -> list[tuple[Place, Row]]:
-        due_at, key = (after[0], _place(after[1])) if after else (0, "")
-        rows: list[Any] = []
-        if due_at is not None:
-            rows = await self._fetch("waiting", (due_at, key, limit))
-            key = ""
-        if len(rows) < limit:
-            rows += await self._fetch("idle", (key, limit - len(rows)))
-        return [((at, key), row_of(version, body)) for at, key, version, body in rows]
-
-    async def forget(self, before: int, limit: int) -> int:
-        ((count,),) = await self._fetch("forget", (before, limit))
-        return int(count)
-
     async def rebuild(self) -> int:
         return await repair(self._pool, self._queries)
 
@@ -133,14 +110,6 @@ class PostgresShelf(Shelf):
         with explained_at_start(self._address.schema):
             async with direct(self._address.conninfo) as connection:
                 return await migrate(connection, self._address.schema, is_finishing=True)
-
-    async def announce(self, hint: Hint) -> None:
-        await self._fetch("publish_hint", (self._address.schema, hint_text(hint)))
-
-    async def hints(self) -> AsyncIterator[Hint]:
-        async for hint in listen(self._address, self._clock):
-            self._index_start.lower(hint.due_at, self._clock.now())
-            yield hint
 
     async def _fetch(self, name: str, parameters: Any = ()) -> list[Any]:
         return await self._pool.fetch(self._queries[name], parameters)
@@ -169,10 +138,3 @@ class PostgresShelf(Shelf):
             self._clock.follow(server_at)
             if seen_at > server_at + APART_MS:
                 self._clock.not_before(seen_at)
-
-
-def _place(name: str) -> str:
-    """What a cursor may hold: nothing else was ever listed, and the server takes no NUL."""
-    if not name.isprintable():
-        raise ValueError("This cursor comes from no listing.")
-    return name

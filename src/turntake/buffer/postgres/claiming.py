@@ -1,16 +1,19 @@
 """One claim: due rows are locked and read, decided on, and written, in a transaction that waits for nothing else."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
+import psycopg
 from msgspec.structs import replace
 from psycopg import AsyncConnection
 
 from turntake.buffer.codec import decode_conversation, decode_message
-from turntake.buffer.engine.backend import PAGE, Due
+from turntake.buffer.engine.backend import Due, Offer
 from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.postgres.pool import Pool, is_worth_repeating
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey
@@ -20,58 +23,62 @@ UNREADABLE_MS = 60_000
 log = logging.getLogger("turntake")
 
 
-class Claiming:
-    """May be run again after the connection broke: what was decided is then written if it was not."""
+class PostgresOffer(Offer):
+    """A transaction that locked due rows; it ends with `take` or with its stack."""
 
     def __init__(
         self,
+        pool: Pool,
         queries: dict[str, bytes],
         schema: str,
-        start: int,
-        now: int,
-        limit: int,
-        decide: Callable[[Due], Draft | None],
+        span: tuple[int, int, int, int],
+        transaction: AsyncExitStack,
     ) -> None:
-        """Takes up to `limit` of those that fell due between `start` and `now`."""
+        """`span`: of those that fell due from the first instant to the second, so many with so many messages each."""
+        self.due: list[Due] = []
+        self.is_taken = False
+        self._pool = pool
         self._queries = queries
         self._schema = schema
-        self._span = (start, now, limit, PAGE)
-        self._put_off_to = now + UNREADABLE_MS
-        self._decide = decide
-        self._claims: list[tuple[Due, Draft]] = []
-        self._batch: SwapCall | None = None
+        self._span = span
+        self._put_off_to = span[1] + UNREADABLE_MS
+        self._transaction = transaction
 
-    async def run(self, connection: AsyncConnection[Any]) -> list[tuple[Due, Draft]]:
-        if self._batch is not None:
-            return self._taken(await self._swap(connection, self._batch))
-        async with connection.pipeline(), connection.transaction():
-            offer = await connection.execute(self._queries["offer"], self._span, binary=True)
-            offered = [self._readable(*row) for row in await offer.fetchall()]
-            unreadable = [due for due in offered if isinstance(due, int)]
-            if unreadable:
-                await connection.execute(self._queries["put_off"], (self._put_off_to, unreadable))
-            due = [due for due in offered if isinstance(due, Due)]
-            decided = [(each, self._decide(each)) for each in due]
-            stale = [SearchColumns.of(each.key, each.row) for each, draft in decided if draft is None]
-            if stale:
-                # The index said due and the body does not: left so, the row would be offered for ever.
-                await connection.execute(self._queries["repair"], arrays(stale))
-            self._claims = [(each, draft) for each, draft in decided if draft]
-            if not self._claims:
-                return []
-            batch = SwapCall([draft for _, draft in self._claims], self._schema, is_claim=True)
-            self._batch = batch
-            cursor = await connection.execute(self._queries["swap"], batch.parameters, binary=True)
-        return self._taken(await cursor.fetchall())
+    async def open(self) -> None:
+        self._connection = await self._pool.hold(self._transaction, self._begin)
 
-    async def _swap(self, connection: AsyncConnection[Any], batch: SwapCall) -> list[Any]:
-        cursor = await connection.execute(self._queries["swap"], batch.parameters, binary=True)
+    async def repair(self, wrong: Sequence[Due]) -> None:
+        stale = [SearchColumns.of(due.key, due.row) for due in wrong]
+        await self._connection.execute(self._queries["repair"], arrays(stale))
+
+    async def take(self, drafts: Sequence[Draft]) -> list[bool]:
+        call = SwapCall(drafts, self._schema, is_claim=True)
+        try:
+            answer = await self._write(call)
+        except psycopg.Error as error:
+            if not is_worth_repeating(error):
+                raise
+            # Whether it was written is unknown. It has a request id, so it may be sent again.
+            answer = await self._pool.fetch(self._queries["swap"], call.parameters)
+        refusals = call.read(answer).refusals
+        self.is_taken = None in refusals
+        return [refusal is None for refusal in refusals]
+
+    async def _write(self, call: SwapCall) -> list[Any]:
+        """In a pipeline the commit is sent along with the swap, so that both take one round trip."""
+        cursor = await self._connection.execute(self._queries["swap"], call.parameters, binary=True)
+        await self._transaction.aclose()
         return await cursor.fetchall()
 
-    def _taken(self, answer: list[Any]) -> list[tuple[Due, Draft]]:
-        assert self._batch is not None
-        refusals = self._batch.read(answer).refusals
-        return [claim for claim, refusal in zip(self._claims, refusals, strict=True) if refusal is None]
+    async def _begin(self, connection: AsyncConnection[Any], transaction: AsyncExitStack) -> None:
+        await transaction.enter_async_context(connection.pipeline())
+        await transaction.enter_async_context(connection.transaction())
+        offer = await connection.execute(self._queries["offer"], self._span, binary=True)
+        rows = [self._readable(*row) for row in await offer.fetchall()]
+        unreadable = [row for row in rows if isinstance(row, int)]
+        if unreadable:
+            await connection.execute(self._queries["put_off"], (self._put_off_to, unreadable))
+        self.due = [row for row in rows if isinstance(row, Due)]
 
     def _readable(
         self,

@@ -7,7 +7,10 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from turntake.buffer.postgres.pool import direct, reason
+from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.postgres.index_start import IndexStart
+from turntake.buffer.postgres.pool import Pool, direct, reason
+from turntake.buffer.postgres.swap import hint_text
 from turntake.buffer.postgres.url import Address
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
@@ -16,6 +19,25 @@ FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000
 
 log = logging.getLogger("turntake")
 _decode = msgspec.json.Decoder(Hint).decode
+
+
+class PostgresHints(HintChannel):
+    """`publish_hint` is the statement. What is heard of may be due before the start of the index."""
+
+    def __init__(self, address: Address, pool: Pool, publish_hint: bytes, start: IndexStart, clock: Clock) -> None:
+        self._address = address
+        self._pool = pool
+        self._publish_hint = publish_hint
+        self._index_start = start
+        self._clock = clock
+
+    async def publish(self, hint: Hint) -> None:
+        await self._pool.fetch(self._publish_hint, (self._address.schema, hint_text(hint)))
+
+    async def listen(self) -> AsyncIterator[Hint]:
+        async for hint in listen(self._address, self._clock):
+            self._index_start.lower(hint.due_at, self._clock.now())
+            yield hint
 
 
 async def listen(address: Address, clock: Clock) -> AsyncIterator[Hint]:

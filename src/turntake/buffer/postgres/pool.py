@@ -13,7 +13,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -85,11 +85,29 @@ class Pool:
                 try:
                     return await self._run_once(action)
                 except psycopg.Error as error:
-                    if not _is_worth_repeating(error):
+                    if not is_worth_repeating(error):
                         raise
                     # The other connections lead to the same server, and would break one after the other.
                     await self._pool.drain()
             return await self._run_once(action)
+
+    async def hold(
+        self, stack: AsyncExitStack, begin: Callable[[AsyncConnection[Any], AsyncExitStack], Awaitable[None]]
+    ) -> AsyncConnection[Any]:
+        """A connection until `stack` ends, on which `begin` was run; again on another one if the first one broke."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with AsyncExitStack() as held:
+                    connection = await held.enter_async_context(self._pool.connection())
+                    held.enter_context(hung_up_on_silence(connection))
+                    await begin(connection, held)
+                    stack.push_async_exit(held.pop_all())
+                    return connection
+            except psycopg.Error as error:
+                if attempt == ATTEMPTS or not is_worth_repeating(error):
+                    raise
+                await self._pool.drain()
+        raise AssertionError("the last attempt returns or raises")
 
     async def _run_once(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         async with self._pool.connection() as connection:
@@ -161,7 +179,7 @@ def is_passing(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(_PASSING)
 
 
-def _is_worth_repeating(error: psycopg.Error) -> bool:
+def is_worth_repeating(error: psycopg.Error) -> bool:
     """A pool that gave no connection in time will give none at once; all else without a code is a lost connection."""
     if error.sqlstate is None:
         return is_passing(error) and not type(error).__module__.startswith("psycopg_pool")

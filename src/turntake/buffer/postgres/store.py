@@ -1,25 +1,33 @@
-"""The PostgreSQL store: the shared verbs on rows in PostgreSQL."""
+"""The PostgreSQL store: the engine on rows in PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from typing import Self
 
-from turntake.buffer.engine.store import SharedStore
-from turntake.buffer.open import Examined
-from turntake.buffer.postgres.backend import PostgresShelf
+from turntake.buffer.engine.store import CasStore
+from turntake.buffer.open import Examined, Maintained
+from turntake.buffer.postgres.backend import PostgresBackend
 from turntake.buffer.postgres.examine import examine
 from turntake.buffer.postgres.url import Address
 from turntake.clock import Clock
 from turntake.finding import Finding
 
 
-class PostgresStore(SharedStore, Examined):
+class PostgresStore(CasStore, Examined, Maintained):
     """Opened and closed by `async with`; any number of processes may share the database."""
+
+    backend: PostgresBackend
 
     @classmethod
     def open(cls, url: str, clock: Clock) -> Self:
         """`postgresql://user:password@host:5432/database`; `?schema=` names another schema than `turntake`."""
-        return cls(PostgresShelf(Address.of(url), clock), clock)
+        return cls(PostgresBackend(Address.of(url), clock), clock)
 
     @classmethod
     def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         return examine(url, clock)
+
+    async def rebuild(self) -> int:
+        return await self.backend.rebuild()
+
+    async def finish_upgrade(self) -> list[str]:
+        return await self.backend.finish_upgrade()

@@ -78,7 +78,8 @@ class SwapCall:
             refusal = refused(version, body, map(bytes.decode, known or ()))
             # This call's claim was taken, its answer lost, and somebody wrote to the conversation before it was sent
             # again. The claim is still ours if it still holds; the epoch alone could be that of somebody else's claim.
-            is_ours = is_claimed and holds(refusal.row.conversation, self._drafts[index].conversation.epoch)
+            decided = self._drafts[index].conversation
+            is_ours = is_claimed and decided.turn and holds(refusal.row.conversation, decided.epoch, decided.turn.id)
             refusals[index] = None if is_ours else refusal
         return SwapReply(server_at, seen_at, refusals)
 

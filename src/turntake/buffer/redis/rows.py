@@ -27,7 +27,7 @@ class Rows:
         self.shards = shards
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
-        names = [self.shards.of(key.place).conversation(key) for key in keys]
+        names = [self.shards.of(key.shard_hash).conversation(key) for key in keys]
         return [row_of(version_of(state), body or b"") for state, body in await self._fields(names, "s", "b")]
 
     async def readable(self, shard: Shard, keys: Sequence[str]) -> list[tuple[ConversationKey, Row]]:
@@ -42,7 +42,7 @@ class Rows:
         return rows
 
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
-        name = self.shards.of(key.place).conversation(key)
+        name = self.shards.of(key.shard_hash).conversation(key)
         messages: Messages = {}
         with unavailable_on_error():
             for first in range(head, tail + 1, PAGE):

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 from turntake.buffer.redis.keys import Shard
+from turntake.rules.key import ConversationKey
 
 T = TypeVar("T")
 
@@ -23,6 +24,9 @@ class Shards:
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(self._shards)
+
+    def number_of(self, key: ConversationKey) -> int:
+        return key.shard_hash % len(self._shards)
 
     def of(self, shard_hash: int) -> Shard:
         """The shard of the conversation with this hash."""

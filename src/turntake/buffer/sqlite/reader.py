@@ -10,9 +10,8 @@ from typing import TypeVar
 
 import apsw
 
-from turntake.buffer import cursor
 from turntake.buffer.codec import decode_closed, decode_conversation
-from turntake.buffer.cursor import Place
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.sqlite.queries import one, rows
 from turntake.buffer.sqlite.transaction import Transaction, messages_in
 from turntake.buffer.sqlite.writer import Writer
@@ -27,8 +26,8 @@ from turntake.rules.transitions import open_ranges
 FORGOTTEN_AT_ONCE = 500
 SCANNED_AT_ONCE = 1_000
 LATEST = 2**62
-START: Place = (0, "")
-IDLE: Place = (None, "")
+START = Cursor(0, "")
+IDLE = Cursor(None, "")
 
 T = TypeVar("T")
 
@@ -112,31 +111,31 @@ class SqliteReader:
         One that moves on meanwhile, from the first to the second, is there once, as it was seen last.
         """
         found: dict[ConversationKey, Conversation] = {}
-        last: Place = START
-        place: Place | None = cursor.read(query.cursor) if query.cursor else START
-        while place is not None:
-            page, place = self._page(query, place)
+        last = START
+        after: Cursor | None = Cursor.parse(query.cursor) if query.cursor else START
+        while after is not None:
+            page, after = self._page(query, after)
             for this, key, body in page:
                 parsed = ConversationKey.parse(key)
                 if query.tenant not in ("", parsed.tenant) or query.channel not in ("", parsed.channel):
                     continue
                 if len(found) == query.limit and parsed not in found:
-                    return Page(tuple(found.items()), cursor.written(last))
+                    return Page(tuple(found.items()), str(last))
                 found[parsed] = decode_conversation(body)
                 last = this
         return Page(tuple(found.items()))
 
-    def _page(self, query: Query, after: Place) -> tuple[list[tuple[Place, str, bytes]], Place | None]:
+    def _page(self, query: Query, after: Cursor) -> tuple[list[tuple[Cursor, str, bytes]], Cursor | None]:
         due_at, after_key = after
-        page: list[tuple[Place, str, bytes]] = []
+        page: list[tuple[Cursor, str, bytes]] = []
         with self._snapshot():
             if due_at is not None and query.state != "idle":
                 found = rows(self.connection, "waiting_page", due_at, after_key, query.state, SCANNED_AT_ONCE)
-                page = [((due, key), key, body) for due, key, body in found]
+                page = [(Cursor(due, key), key, body) for due, key, body in found]
                 then = IDLE if query.state == "" else None
             elif query.state in ("", "idle"):
                 found = rows(self.connection, "idle_page", after_key if due_at is None else "", SCANNED_AT_ONCE)
-                page, then = [((None, key), key, body) for key, body in found], None
+                page, then = [(Cursor(None, key), key, body) for key, body in found], None
             else:
                 then = None
         return page, page[-1][0] if len(page) == SCANNED_AT_ONCE else then

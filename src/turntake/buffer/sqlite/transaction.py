@@ -83,16 +83,16 @@ class Transaction:
 
     def save(self, claim: Claim, progress: Progress) -> bool:
         loaded = self._load(claim.key)
-        return loaded is not None and self._keep(loaded, transitions.save(loaded.conversation, claim.epoch, progress))
+        return loaded is not None and self._keep(loaded, transitions.save(loaded.conversation, claim, progress))
 
     def settle(self, claim: Claim, settlement: Settlement) -> bool:
         loaded = self._load(claim.key)
         if loaded is None:
             return False
-        change = transitions.settle(loaded.conversation, claim.epoch, settlement, self.now)
+        change = transitions.settle(loaded.conversation, claim, settlement, self.now)
         if change is None:
             row = one(self._connection, "turn", claim.turn.id)
-            return bool(row and row[1]) and transitions.is_same(decode_closed(row[1]), claim.epoch, settlement)
+            return bool(row and row[1]) and transitions.is_same(decode_closed(row[1]), claim, settlement)
         self._put(loaded, change)
         return True
 
@@ -151,7 +151,7 @@ class Transaction:
         loaded = self._load(claim.key)
         if loaded is None:
             return False
-        return self._keep(loaded, transitions.extend(loaded.conversation, claim.epoch, lease_ms, self.now))
+        return self._keep(loaded, transitions.extend(loaded.conversation, claim, lease_ms, self.now))
 
     def _load(self, key: ConversationKey) -> Loaded | None:
         loaded = self._loaded.get(key)

@@ -1,0 +1,55 @@
+"""What happened, read from PostgreSQL."""
+
+from typing import Any
+
+from turntake.buffer.cursor import LATEST, Cursor
+from turntake.buffer.engine.backend import Archive, TurnRow
+from turntake.buffer.engine.draft import Row
+from turntake.buffer.postgres.pool import Pool
+from turntake.buffer.postgres.rows import row_of, turn_of
+from turntake.rules.key import ConversationKey
+
+
+class PostgresArchive(Archive):
+    """One statement per question."""
+
+    def __init__(self, pool: Pool, queries: dict[str, bytes]) -> None:
+        self._pool = pool
+        self._queries = queries
+
+    async def turn(self, turn_id: str) -> TurnRow | None:
+        if not turn_id.isprintable():
+            return None
+        rows = await self._fetch("turn", (turn_id,))
+        return turn_of(*rows[0]) if rows else None
+
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
+        return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
+
+    async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
+        at, letter_id = before or (LATEST, "")
+        return [turn_of(*row) for row in await self._fetch("letters", (at, _listed(letter_id), limit))]
+
+    async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
+        due_at, key = (after[0], _listed(after[1])) if after else (0, "")
+        rows: list[Any] = []
+        if due_at is not None:
+            rows = await self._fetch("waiting", (due_at, key, limit))
+            key = ""
+        if len(rows) < limit:
+            rows += await self._fetch("idle", (key, limit - len(rows)))
+        return [(Cursor(at, key), row_of(version, body)) for at, key, version, body in rows]
+
+    async def forget(self, before: int, limit: int) -> int:
+        ((count,),) = await self._fetch("forget", (before, limit))
+        return int(count)
+
+    async def _fetch(self, name: str, parameters: Any = ()) -> list[Any]:
+        return await self._pool.fetch(self._queries[name], parameters)
+
+
+def _listed(name: str) -> str:
+    """What a cursor may hold: nothing else was ever listed, and the server takes no NUL."""
+    if not name.isprintable():
+        raise ValueError("This cursor comes from no listing.")
+    return name

@@ -1,0 +1,91 @@
+"""What happened, read from Redis: turns by their ids and their conversations, and the index of deadlines."""
+
+from typing import Any
+
+from turntake.buffer.codec import encode
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.engine.backend import PAGE, Archive, TurnRow
+from turntake.buffer.engine.draft import Row
+from turntake.buffer.redis.index import page
+from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.rows import Rows
+from turntake.buffer.redis.scripts import FORGET
+from turntake.buffer.redis.url import unavailable_on_error
+from turntake.rules.key import ConversationKey
+
+NEVER = float("inf")
+
+
+class RedisArchive(Archive):
+    """Turns have rows of their own; which are closed, dead letters or due is in the sorted sets of their shard."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._client = rows.client
+
+    async def turn(self, turn_id: str) -> TurnRow | None:
+        shard_hash = shard_hash_of(turn_id)
+        if shard_hash is None:
+            return None
+        (row,) = await self._rows.turns(self._rows.shards.of(shard_hash), [turn_id])
+        return row
+
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
+        shard = self._rows.shards.of(key.shard_hash)
+        with unavailable_on_error():
+            members = await self._client.zrange(shard.turns(key), 0, min(limit, PAGE) - 1, desc=True)
+        rows = await self._rows.turns(shard, [name.decode()[MEMBER_DIGITS:] for name in members])
+        return [row for row in rows if row]
+
+    async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
+        limit = min(limit, PAGE)
+        parts = await self._rows.shards.ask_all(lambda shard: self._letters(shard, limit, before))
+        rows = sorted((row for part in parts for row in part), key=_letter_order, reverse=True)
+        return rows[:limit]
+
+    async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
+        start = None if after is None else (NEVER if after.due_at is None else float(after.due_at), after.key)
+        with unavailable_on_error():
+            parts = await self._rows.shards.ask_all(lambda shard: page(self._client, shard.due, limit, start))
+        entries = sorted(entry for part in parts for entry in part)[:limit]
+        cursors = [Cursor(None if score == NEVER else int(score), key) for score, key in entries]
+        rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
+        return list(zip(cursors, rows, strict=True))
+
+    async def forget(self, before: int, limit: int) -> int:
+        dropped = 0
+        for shard in self._rows.shards:
+            if dropped < limit:
+                with unavailable_on_error():
+                    dropped += await self._forget(shard, before, limit - dropped)
+        return dropped
+
+    async def _letters(self, shard: Shard, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
+        with unavailable_on_error():
+            entries = await page(self._client, shard.letters, limit, before, desc=True)
+        rows = await self._rows.turns(shard, [turn_id for _, turn_id in entries])
+        return [row for row in rows if row and row.is_letter]
+
+    async def _forget(self, shard: Shard, before: int, limit: int) -> int:
+        num = min(limit, PAGE)
+        ids = await self._client.zrange(shard.closed, "-inf", f"({before}", byscore=True, offset=0, num=num)
+        keys: list[str] = [shard.closed]
+        args: list[Any] = [before]
+        turn_ids = [id.decode() for id in ids]
+        for turn_id, row in zip(turn_ids, await self._rows.turns(shard, turn_ids), strict=True):
+            if row is None or row.closed is None:
+                keys += [shard.turn(turn_id), shard.conversation(""), shard.turns("")]
+                args.append(encode((turn_id, "", [])))
+                continue
+            fields: list[str] = []
+            if row.closed.status != "interrupted":
+                messages = await self._rows.messages(row.key, row.closed.head, row.closed.tail)
+                fields = [field for m in messages.values() for field in (f"m{m.seq}", f"i{m.id}")]
+            keys += [shard.turn(row.id), shard.conversation(row.key), shard.turns(row.key)]
+            args.append(encode((row.id, member(row.closed), fields)))
+        return int(await FORGET(self._client, keys, args)) if len(args) > 1 else 0
+
+
+def _letter_order(row: TurnRow) -> tuple[int, str]:
+    assert row.closed is not None
+    return row.closed.at, row.id

@@ -1,0 +1,44 @@
+"""Hints by PUBLISH and SUBSCRIBE."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.redis.swap import encode_hint
+from turntake.buffer.redis.url import UNREACHABLE, Client, unavailable_on_error
+from turntake.buffer.store import Hint
+from turntake.clock import Clock
+
+log = logging.getLogger("turntake")
+
+RECONNECT_MS = 1_000
+
+_decode_hint = msgspec.json.Decoder(Hint).decode
+
+
+class RedisHints(HintChannel):
+    """`channel` is the name that hints are published under."""
+
+    def __init__(self, client: Client, channel: str, clock: Clock) -> None:
+        self.channel = channel
+        self._client = client
+        self._clock = clock
+
+    async def publish(self, hint: Hint) -> None:
+        with unavailable_on_error():
+            await self._client.publish(self.channel, encode_hint(hint))
+
+    async def listen(self) -> AsyncIterator[Hint]:
+        """One subscription for as long as somebody listens; while it is cut off, the horizon has to do."""
+        while True:
+            try:
+                async with self._client.pubsub() as subscription:
+                    await subscription.subscribe(self.channel)
+                    async for word in subscription.listen():
+                        if word["type"] == "message":
+                            yield _decode_hint(word["data"])
+            except (*UNREACHABLE, msgspec.MsgspecError) as error:
+                log.info("Hints stopped; looking every second", extra={"action": "hint", "error": type(error).__name__})
+            await self._clock.sleep(RECONNECT_MS)
