@@ -103,3 +103,11 @@ async def test_a_new_row_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> Non
         assert (await client.get("/v1/hello")).status_code == 401
         assert (await client.get("/v1/hello", headers={"X-API-Key": "secret"})).json() == {"role": "accept"}
     assert json.loads(document(endpoints))["paths"]["/v1/hello"]["get"]["summary"] == "Says hello."
+
+
+async def test_head_is_answered_as_get_is() -> None:
+    """Load balancers ask with HEAD; nobody deletes a letter by it."""
+    turns = accepting()
+    async with turns, calling(turns.asgi()) as client:
+        for path, status in (("/healthz", 200), ("/v1/conversations", 200), ("/v1/dead-letters/x", 404)):
+            assert (await client.head(path)).status_code == status

@@ -24,7 +24,7 @@ from turntake.accept.messages import Messages
 from turntake.accept.options import Groups, WebhookOptions
 from turntake.accept.webhooks import Channels, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
-from turntake.http.endpoint import Endpoint
+from turntake.http.endpoint import Access, Endpoint
 from turntake.http.events import EventStream
 from turntake.http.limits import BodyLimit
 from turntake.http.options import HttpOptions
@@ -79,16 +79,12 @@ def create(
         EventStream: events,
     }
 
-    def middleware(endpoint: Endpoint) -> list[Middleware]:
-        if endpoint.access == "public":
-            return []
-        max_bytes = max_webhook_bytes if endpoint.access == "signature" else max_body_bytes
-        keys = [Middleware(RequireKey, api_keys)] if api_keys and endpoint.access == "key" else []
-        role = Middleware(RequireRole, turns, endpoint.roles)
-        return [*keys, role, Middleware(BodyLimit, turns.clock, max_bytes, receive_ms)]
-
     outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LoopbackOnly)]
-    routes = {path: _route(rows, turns, instances, middleware(rows[0])) for path, rows in _by_path().items()}
+    max_bytes: dict[Access, int] = {"key": max_body_bytes, "signature": max_webhook_bytes}
+    routes = {
+        path: _route(rows, turns, instances, _middleware(rows[0], turns, api_keys, max_bytes, receive_ms))
+        for path, rows in _by_path().items()
+    }
     app = App(
         routes=list(routes.values()),
         middleware=outer,
@@ -117,6 +113,17 @@ def _by_path() -> dict[str, list[Endpoint]]:
     for endpoint in ENDPOINTS:
         paths.setdefault(endpoint.path, []).append(endpoint)
     return paths
+
+
+def _middleware(
+    endpoint: Endpoint, turns: TurnTake, api_keys: Sequence[str], max_bytes: Mapping[Access, int], receive_ms: int
+) -> list[Middleware]:
+    """What stands in front of an endpoint, outermost first: who may call, in which role, and how large and slow."""
+    if endpoint.access == "public":
+        return []
+    keys = [Middleware(RequireKey, api_keys)] if api_keys and endpoint.access == "key" else []
+    role = Middleware(RequireRole, turns, endpoint.roles)
+    return [*keys, role, Middleware(BodyLimit, turns.clock, max_bytes[endpoint.access], receive_ms)]
 
 
 def _route(
