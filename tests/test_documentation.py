@@ -17,6 +17,7 @@ from turntake.testing.clock import VirtualClock
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+DEPLOY = sorted((ROOT / "deploy").iterdir())
 EXAMPLE_AT = 1_794_735_000_250  # 2026-11-15T09:30:00.250Z, the first arrival in docs/reference/event.md
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
@@ -118,6 +119,23 @@ def test_every_command_and_flag_exists(document: Path) -> None:
         assert name != "turntake", f"{document.name} names {command!r}"
         for flag in re.findall(r"(?<=\s)--[a-z][a-z-]*", command):
             assert flag in sections[name] + page.split("## turntake serve")[0], f"{document.name}: {command!r}"
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS, *DEPLOY], ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_variable_exists(document: Path) -> None:
+    """A name that ends in `_…` stands for several; a plug-in of the reader's own brings its own."""
+    settings = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    named = set(re.findall(r"TURNTAKE_[A-Z_]*[A-Z]\b(?!_?…)", document.read_text()))
+    known = set(re.findall(r"TURNTAKE_[A-Z_]+", settings)) | {"TURNTAKE_PIGEON_SECRET", "TURNTAKE_TEST_HISTORIES"}
+    assert named - known == set()
+
+
+def test_the_files_for_docker_name_files_that_exist() -> None:
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(copied) >= 3
+    assert [name for line in copied for name in line.split() if not (ROOT / name).exists()] == []
+    for compose in (ROOT / "deploy").glob("compose*.yaml"):
+        assert "dockerfile: deploy/Dockerfile" in compose.read_text()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
