@@ -13,7 +13,7 @@ from turntake.deliver.handler import Handler
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Sink
 from turntake.deliver.turn import Turn, TurnControl
-from turntake.observe.stream import Event
+from turntake.observe.stream import Happening
 from turntake.rules.conversation import SealedTurn, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.records import Claim, Letter, TurnRecord
@@ -28,12 +28,12 @@ class Talk:
     """What Ada says, and what is seen of it."""
 
     turns: TurnTake
-    seen: "asyncio.Queue[Event]"
+    seen: "asyncio.Queue[Happening]"
 
     async def say(self, text: str) -> None:
         await self.turns.receive(text, conversation="ada", id=text, sender="Ada")
 
-    async def until(self, *kinds: str) -> Event:
+    async def until(self, *kinds: str) -> Happening:
         """The next event of one of these kinds."""
         while True:
             event = await self.seen.get()

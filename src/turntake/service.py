@@ -1,4 +1,9 @@
-"""A to D in one process: the object a library user holds."""
+"""`TurnTake`: the object that a library user holds. It buffers what is given to it, runs a worker, and closes both.
+
+It is B, C and D of a message's way in one process. A, `accept/`, lies above: it turns requests and connections into
+arrivals and hands them to `TurnTake.accept`. What a conversation lives by is decided in `rules/`; this file only
+connects the parts and tells those who listen: the alarm, the worker and the observers.
+"""
 
 import asyncio
 import logging
@@ -14,19 +19,21 @@ from msgspec.structs import replace
 from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
-from turntake.claim.completion import Completion, Report
-from turntake.claim.worker import Worker, WorkerOptions
+from turntake.claim.attempt import Ports
+from turntake.claim.completion import Completion, ReportedTurn
+from turntake.claim.options import WorkerOptions
+from turntake.claim.worker import Worker
 from turntake.clock import DAY_MS, Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, InvalidMessage
-from turntake.observe.observer import Announcer
-from turntake.observe.stream import Events
-from turntake.rules.conversation import Conversation, Touch
+from turntake.observe.observer import Observer, Observers
+from turntake.observe.stream import Stream
+from turntake.rules.conversation import Conversation, Retry, Touch
 from turntake.rules.key import CACHED, ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, TurnRecord
+from turntake.rules.records import Append, Appended, AppendStatus, TurnRecord
 from turntake.rules.rules import PRESETS, Rules
 
 if TYPE_CHECKING:
@@ -39,12 +46,14 @@ Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
-JANITOR_MS = 60_000
+# Once a minute is often enough to forget; while there is more to forget, the pause is short, so that writers get in.
+JANITOR_MS, JANITOR_BUSY_MS = 60_000, 100
 
 
 class HistoryOptions(msgspec.Struct, frozen=True):
     """`[history]`: what is kept of turns that have ended."""
 
+    # The platforms' longest redelivery is about a week; a message that comes again within it is known.
     keep_ms: Annotated[int, msgspec.Meta(ge=0, description="How long settled turns are kept.")] = 8 * DAY_MS
 
 
@@ -62,7 +71,7 @@ class Arrival(msgspec.Struct, frozen=True):
 class Receipt(msgspec.Struct, frozen=True):
     """What became of an arrival. `messages` wait together until `due_at`, because of `reason`."""
 
-    status: Literal["buffered", "duplicate", "ignored"]
+    status: AppendStatus
     key: ConversationKey
     messages: int = 0
     due_at: int | None = None
@@ -88,16 +97,17 @@ class TurnTake:
         keep_ms: int = _HISTORY.keep_ms,
         shutdown_ms: int = _WORKER.shutdown_ms,
         clock: Clock | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it.
 
-        `role` says what happens here of itself: "accept" never claims a turn and needs no agent; "work" takes no
-        messages over HTTP. `receive` and `accept` buffer messages in every role: a handler may write to another
-        conversation.
+        `role` says what this process does by itself: with "accept" it claims no turn and needs no agent; with "work" it
+        takes no messages over HTTP. `receive` and `accept` buffer messages in every role, since a handler may write to
+        another conversation. `observers` hear of each step of a message's life, as does the event stream.
         """
         self.clock = clock or SystemClock()
-        self.events = Events()
-        self._announcer = Announcer(self.events, self.clock)
+        self.observers = Observers(self.clock, observers)
+        self.events = Stream(self.observers)
         self.rules = _preset(rules) if isinstance(rules, str) else rules
         self.role = role
         self._worker_options = WorkerOptions(concurrency, lease_ms, shutdown_ms)
@@ -118,7 +128,7 @@ class TurnTake:
         return function
 
     def set_outbound(self, outbound: Outbound) -> None:
-        """Replies leave through `outbound`, unless the constructor was given a way out."""
+        """Replies leave through `outbound`, unless the constructor was given one. Call it before `async with`."""
         if isinstance(self._outbound, NoOutbound):
             self._outbound = outbound
 
@@ -192,40 +202,40 @@ class TurnTake:
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Buffers all arrivals, or raises: then send all again, which repeats nothing.
 
-        Ignored are blank ones, and amendments of a conversation in which nothing waits any more.
+        Blank ones are ignored, and so are amendments of a conversation in which nothing waits any more.
         """
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
-        receipts = [self._noted(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
+        receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
         if len(worded) == len(arrivals):
             return receipts
-        noted = iter(receipts)
-        return [Receipt("ignored", a.key) if a.message.is_blank else next(noted) for a in arrivals]
+        stored = iter(receipts)
+        return [self._blank(arrival) if arrival.message.is_blank else next(stored) for arrival in arrivals]
 
-    async def touch(self, key: ConversationKey, order: Touch) -> Conversation | None:
+    async def touch(self, key: ConversationKey, touch: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown."""
-        conversation = await self.store.touch(key, order, self.rules_for(key))
+        conversation = await self.store.touch(key, touch, self.rules_for(key))
         if conversation is None:
             return None
         if conversation.due_at is not None:
             self._alarm.ring(conversation.due_at)
-        self._announcer.touched(key, order, conversation)
+        self.observers.tell(Observer.touched, key, touch, conversation)
         return conversation
 
     async def complete(self, turn_id: str, replies: tuple[str, ...]) -> TurnRecord | None:
         """Completes a turn from outside; completing it again returns the first result."""
-        report = await self._completion.complete(turn_id, replies)
-        self._let_go(report)
-        return report.record
+        reported = await self._completion.complete(turn_id, replies)
+        self._follow_up(reported)
+        return reported.record
 
     async def fail(
         self, turn_id: str, error: str, retry_after_ms: int | None = None, attempt: int | None = None
     ) -> TurnRecord | None:
         """Reports a failed attempt from outside; with `attempt`, only that one."""
-        report = await self._completion.fail(turn_id, error, retry_after_ms, attempt)
-        self._let_go(report)
-        return report.record
+        reported = await self._completion.fail(turn_id, error, retry_after_ms, attempt)
+        self._follow_up(reported)
+        return reported.record
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
         """Keeps a turn claimed for longer, from outside."""
@@ -241,16 +251,8 @@ class TurnTake:
         if self.role != "accept":
             if self._sink is None:
                 raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
-            self._worker = Worker(
-                self.store,
-                self._sink,
-                self._outbound,
-                self.rules_for,
-                self._alarm,
-                self._worker_options,
-                self._announcer.claimed,
-                self._announcer.ended,
-            )
+            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for)
+            self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
             self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
@@ -271,33 +273,49 @@ class TurnTake:
             except Exception as error:
                 log.error("Nothing could be forgotten", extra={"action": "forget", "error": type(error).__name__})
                 forgotten = 0
-            await self.clock.sleep(100 if forgotten else JANITOR_MS)
+            await self.clock.sleep(JANITOR_BUSY_MS if forgotten else JANITOR_MS)
 
-    def _noted(self, arrival: Arrival, appended: Appended) -> Receipt:
+    def _appended(self, arrival: Arrival, appended: Appended) -> Receipt:
+        """The receipt, once everybody who must know of the message does."""
+        key, message = arrival.key, arrival.message
         if appended.status == "buffered":
-            self._arrived(arrival, appended)
-        return Receipt(appended.status, arrival.key, appended.waiting, appended.due_at, appended.reason)
+            self._wake(arrival, appended)
+            if appended.interrupted is not None:
+                self.observers.tell(Observer.interrupted, key, appended.interrupted)
+            self.observers.tell(Observer.received, key, message, appended)
+        else:
+            is_known = appended.status == "duplicate"
+            self.observers.tell(Observer.ignored, key, message, "duplicate" if is_known else "nothing to amend")
+        return Receipt(appended.status, key, appended.waiting, appended.due_at, appended.reason)
 
-    def _arrived(self, arrival: Arrival, appended: Appended) -> None:
+    def _blank(self, arrival: Arrival) -> Receipt:
+        self.observers.tell(Observer.ignored, arrival.key, arrival.message, "blank")
+        return Receipt("ignored", arrival.key)
+
+    def _wake(self, arrival: Arrival, appended: Appended) -> None:
+        """Tells the worker here of a new deadline, of an interruption, or of a message during its answer."""
         if appended.due_at is not None:
             self._alarm.ring(appended.due_at)
-        if self._worker is not None:
-            if appended.interrupted is not None:
-                self._worker.interrupt(arrival.key, appended.interrupted)
-            elif appended.state in ("answering", "replying"):
-                message = replace(arrival.message, seq=appended.seq, received_at=self.clock.now())
-                self._worker.arrived(arrival.key, message)
-        self._announcer.arrived(arrival.key, arrival.message.id, appended)
+        if self._worker is None:
+            return
+        if appended.interrupted is not None:
+            self._worker.interrupt(arrival.key, appended.interrupted)
+        elif appended.state in ("answering", "replying"):
+            message = replace(arrival.message, seq=appended.seq, received_at=self.clock.now())
+            self._worker.arrived(arrival.key, message)
 
-    def _let_go(self, report: Report) -> None:
-        """The turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
-        record, ended = report
-        if record is None or ended is None:
+    def _follow_up(self, reported: ReportedTurn) -> None:
+        """A turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
+        _, claim, settlement = reported
+        if claim is None or settlement is None:
             return
         if self._worker is not None:
-            self._worker.interrupt(ended.key, ended.turn.id, ended.epoch)
+            self._worker.interrupt(claim.key, claim.turn.id, claim.epoch)
         self._alarm.wake()
-        self._announcer.reported(record)
+        if isinstance(settlement, Retry) and settlement.progress is not None:
+            self.observers.tell(Observer.completed, claim, settlement.progress.replies)
+        else:
+            self.observers.tell_settled(claim, settlement, None)
 
 
 @lru_cache(CACHED)

@@ -7,6 +7,7 @@ import pytest
 from harness.fake_outbound import Postbox
 from turntake import Arrival, ConversationKey, Message, RetryLater, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.observe.stream import TurnClaimed
 from turntake.rules.records import TurnRecord
 from turntake.service import Receipt
 from turntake.testing.clock import VirtualClock
@@ -94,7 +95,9 @@ async def test_a_turn_without_messages_is_over_and_nobody_is_asked(clock: Virtua
         assert (record.status, record.messages) == ("answered", ())
         kinds = [seen.get_nowait() for _ in range(seen.qsize())]
         assert [event.kind for event in kinds] == ["buffered", "buffered", "due", "claimed", "answered"]
-        assert kinds[3].facts["messages"] == 0
+        claimed = kinds[3]
+        assert isinstance(claimed, TurnClaimed)
+        assert claimed.messages == 0
     assert (agent.asked, postbox.sent) == ([], [])
 
 

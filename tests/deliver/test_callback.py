@@ -134,7 +134,7 @@ async def die(turns: TurnTake) -> None:
     """Stops everything where it stands, as a killed process would: nothing is settled or handed back."""
     worker = turns._worker
     assert worker is not None
-    tasks = [*turns._tasks, *worker._tasks, *worker._running.values()]
+    tasks = [*turns._tasks, worker._claiming, worker._extending, *worker._running.values()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,7 +10,7 @@ from harness.servers import Echo, serving, talking, told, until, watching
 from turntake import ConversationKey, Rules, TurnTake
 from turntake.http import events as stream
 from turntake.http.events import frame
-from turntake.observe.stream import Event
+from turntake.observe.stream import TurnAnswered
 from turntake.testing.clock import VirtualClock
 
 QUICK = Rules(silence_ms=1)
@@ -58,13 +58,16 @@ def test_one_conversation_only() -> None:
 
 def test_a_frame() -> None:
     """Numbered, named, and on one line whatever a reply holds."""
-    event = Event("answered", 1_700_000_000_250, ConversationKey.of("ana"), "turn_1", {"replies": ["a\n\nb"]})
+    event = TurnAnswered(
+        at=1_700_000_000_250, key=ConversationKey.of("ana"), turn_id="turn_1", attempt=1, replies=("a\n\nb",)
+    )
     lines = frame(event, 7).decode().split("\n")
     assert lines[:2] == ["id: 7", "event: answered"]
     assert json.loads(lines[2].removeprefix("data: ")) == {
         "at": "2023-11-14T22:13:20.250Z",
         "conversationKey": "default:generic:default:ana",
         "turnId": "turn_1",
+        "attempt": 1,
         "replies": ["a\n\nb"],
     }
     assert lines[3:] == ["", ""]

@@ -1,15 +1,21 @@
-"""Sleeps until the next deadline, or until woken for an earlier one."""
+"""Sleeps until the next deadline, or until woken for an earlier one.
+
+How this works: the worker sleeps on one `asyncio.Event`, and one timer sets it at `_wake_at`. A ring for an earlier
+deadline moves the timer forward. A ring that comes while nobody sleeps (the worker is busy claiming) is kept in
+`_wake_at` for the next sleep, and a wake is kept in the event, so that neither is lost between looking and sleeping.
+After a sleep both start anew, since the worker then looks at the store itself.
+"""
 
 import asyncio
 
 from turntake.buffer.store import HORIZON_MS
 from turntake.clock import Clock, Timer
 
-NEVER = 2**62
+NEVER = 2**62  # later than any deadline, and still an integer that every clock takes
 
 
 class Alarm:
-    """A ring is a hint. If every one were lost, a sleeper would still look again after the horizon."""
+    """What a worker sleeps on. If every ring were lost, it would still look again after the horizon."""
 
     def __init__(self, clock: Clock, horizon_ms: int = HORIZON_MS) -> None:
         self._clock = clock

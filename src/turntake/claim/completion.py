@@ -7,20 +7,22 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from turntake.buffer.store import Store
-from turntake.claim.attempt import storable
+from turntake.claim.replying import storable
 from turntake.deliver.outbound import Outbound
-from turntake.rules.conversation import Answered, Retry
+from turntake.rules.conversation import Answered, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim, TurnRecord
 from turntake.rules.retry import after_failure
 from turntake.rules.rules import Rules
 
 
-class Report(NamedTuple):
-    """A turn as it stands after a report from outside, and the claim that the report ended, if it changed anything."""
+class ReportedTurn(NamedTuple):
+    """A turn as it stands after a report from outside; and if the report changed anything, the claim that it ended,
+    and how."""
 
     record: TurnRecord | None
-    ended: Claim | None = None
+    claim: Claim | None = None
+    settlement: Settlement | None = None
 
 
 class Completion:
@@ -31,7 +33,7 @@ class Completion:
         self._outbound = outbound
         self._rules_for = rules_for
 
-    async def complete(self, turn_id: str, replies: tuple[str, ...]) -> Report:
+    async def complete(self, turn_id: str, replies: tuple[str, ...]) -> ReportedTurn:
         """The turn with its answer: this one, or the one it already had. No record if there is no such turn.
 
         An answer that must leave is saved and handed back in one step: whoever claims the turn next only sends it.
@@ -39,20 +41,18 @@ class Completion:
         record = await self._store.history.turn(turn_id)
         claim = _open_claim(record)
         if claim is None or claim.turn.progress.is_final:
-            return Report(record)
+            return ReportedTurn(record)
         before, replies = claim.turn.progress, tuple(map(storable, replies))
-        if not self._outbound.can_send(claim.key):
-            is_ended = await self._store.settle(claim, Answered(before.replies + replies))
-        else:
+        settlement: Settlement = Answered(before.replies + replies)
+        if self._outbound.can_send(claim.key):
             parts = tuple(part for reply in replies for part in self._outbound.parts(claim.key, reply))
             progress = replace(before, replies=before.replies + parts, is_final=True, ends=())
-            handed_back = Retry(after_ms=0, is_failure=False, progress=progress)
-            is_ended = await self._store.settle(claim, handed_back)
-        return Report(await self._store.history.turn(turn_id), claim if is_ended else None)
+            settlement = Retry(after_ms=0, is_failure=False, progress=progress)
+        return await self._settle(claim, settlement)
 
     async def fail(
         self, turn_id: str, error: str, retry_after_ms: int | None = None, attempt: int | None = None
-    ) -> Report:
+    ) -> ReportedTurn:
         """The turn after a failed attempt; the agent may say how long to wait before the next.
 
         A report again, or of an attempt that is no longer the latest, changes nothing.
@@ -60,15 +60,19 @@ class Completion:
         record = await self._store.history.turn(turn_id)
         claim = _open_claim(record)
         if claim is None or claim.turn.progress.is_final or not claim.turn.is_leased:
-            return Report(record)
+            return ReportedTurn(record)
         if attempt not in (None, claim.turn.attempt):
-            return Report(record)
+            return ReportedTurn(record)
         now = self._store.clock.now()
         settlement = after_failure(claim.turn, self._rules_for(claim.key), error, now, random())
         if retry_after_ms is not None and isinstance(settlement, Retry):
             settlement = Retry(retry_after_ms, error=error)
+        return await self._settle(claim, settlement)
+
+    async def _settle(self, claim: Claim, settlement: Settlement) -> ReportedTurn:
         is_ended = await self._store.settle(claim, settlement)
-        return Report(await self._store.history.turn(turn_id), claim if is_ended else None)
+        record = await self._store.history.turn(claim.turn.id)
+        return ReportedTurn(record, claim, settlement) if is_ended else ReportedTurn(record)
 
     async def extend(self, turn_id: str, lease_ms: int | None, default_ms: int) -> TurnRecord | None:
         """The turn with a lease of `lease_ms` from now, or at least of the default; if it is open and claimed."""

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from turntake.errors import Problem
 from turntake.http.json import conversation_key, query_of
 from turntake.instants import rfc3339
-from turntake.observe.stream import Event
+from turntake.observe.stream import Happening
 from turntake.service import TurnTake
 
 MAX_WATCHERS = 200  # each holds a connection and a queue, and every event is put into every queue
@@ -87,7 +87,7 @@ class EventStream:
             self._ends.discard(end)
 
 
-def frame(event: Event, number: int) -> bytes:
+def frame(event: Happening, number: int) -> bytes:
     """One event as the stream writes it."""
     about = {"at": rfc3339(event.at), "conversation_key": str(event.key), "turn_id": event.turn_id}
     data = msgspec.json.encode(outward(about | event.facts))
@@ -107,7 +107,7 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-async def _write_events(queue: "asyncio.Queue[Event]", only: str, send: Send) -> None:
+async def _write_events(queue: "asyncio.Queue[Happening]", only: str, send: Send) -> None:
     """Events of the conversation `only`, or of all if it is empty, numbered from 1."""
     for number in count(1):
         event = await queue.get()

@@ -1,89 +1,150 @@
-"""Tells watchers what happens to conversations. Nothing is put together while nobody watches."""
+"""The port: who hears of each step of a message's life.
 
-from typing import Any
+                ┌▶ ignored
+    a message ──┴▶ received ─▶ touched … ─▶ due ─▶ claimed ─▶ replied … ─▶ answered
+                                                      │ ▲
+                                                      ▼ │
+                 interrupted, failed, put_off, handed_back, pending, lost, unsettled         dead
 
-from turntake.claim.attempt import Attempt
+The event stream is an observer (`observe/stream.py`). Others are given to `TurnTake(observers=[…])`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Concatenate, Literal, ParamSpec
+
 from turntake.clock import Clock
-from turntake.observe.stream import Event, Events, Kind
-from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Touch
+from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.records import Appended, Claim, TurnRecord
+from turntake.rules.message import Message
+from turntake.rules.records import Appended, Claim
+
+log = logging.getLogger("turntake")
+
+Ignored = Literal["blank", "duplicate", "nothing to amend"]
 
 
-class Announcer:
-    """One method for each thing worth telling."""
+class Observer:
+    """One method for each step. Each does nothing: override those that you care about.
 
-    def __init__(self, events: Events, clock: Clock) -> None:
-        self._events = events
+    They are called on the event loop just after the step, in this process only, and must not wait. `at` is the time of
+    the step. What one raises is logged once and harms no turn.
+    """
+
+    def received(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
+        """A message is stored and waits; or an amendment, which changes one that waits."""
+
+    def ignored(self, at: int, key: ConversationKey, message: Message, reason: Ignored) -> None:
+        """A message was acknowledged and changed nothing."""
+
+    def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
+        """The person was seen composing, or somebody flushed, held or cleared the conversation."""
+
+    def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        """A message stopped the answer that was being written; its turn collects again."""
+
+    def due(self, at: int, claim: Claim) -> None:
+        """The wait of a turn is over. Called just before `claimed`, if it is the turn's first attempt.
+
+        An answer that came through the API is sent under another claim of the same attempt, which is told here too.
+        """
+
+    def claimed(self, at: int, claim: Claim) -> None:
+        """A worker took a turn: an attempt begins."""
+
+    def pending(self, at: int, claim: Claim, within_ms: int) -> None:
+        """The agent took the turn and will complete it through the API."""
+
+    def completed(self, at: int, claim: Claim, replies: tuple[str, ...]) -> None:
+        """The agent completed a turn through the API. The replies are saved, and have yet to be sent."""
+
+    def replied(self, at: int, claim: Claim, index: int, text: str, platform_id: str) -> None:
+        """A reply left. `platform_id` is the platform's id of it, or "" if it gave none."""
+
+    def reply_unknown(self, at: int, claim: Claim, index: int) -> None:
+        """A reply was handed to the platform, which never said whether it took it."""
+
+    def answered(self, at: int, claim: Claim, answer: Answered) -> None:
+        """The turn is over: all its replies left, or stay with it where there is no way out."""
+
+    def failed(self, at: int, claim: Claim, retry: Retry, error: Exception | None) -> None:
+        """An attempt failed, and there will be another. Without `error`, the agent reported it through the API."""
+
+    def put_off(self, at: int, claim: Claim, retry: Retry, error: Exception | None) -> None:
+        """The agent or the platform asked to be called later. That costs no attempt."""
+
+    def dead(self, at: int, claim: Claim, dead: Dead, error: Exception | None) -> None:
+        """The turn became a dead letter."""
+
+    def handed_back(self, at: int, claim: Claim) -> None:
+        """This worker stops before the turn was answered; the next worker takes it at once."""
+
+    def lost(self, at: int, claim: Claim) -> None:
+        """Somebody else took the turn over: what this worker did with it counts for nothing."""
+
+    def unsettled(self, at: int, claim: Claim) -> None:
+        """The store was away when the attempt ended: the turn is handed over again when its lease ends."""
+
+
+STEPS = tuple(step for name, step in vars(Observer).items() if not name.startswith("_"))
+P = ParamSpec("P")
+
+
+class Observers:
+    """Those who observe one TurnTake. They may come and go.
+
+    How this works: whenever they change, the methods that override a step are collected for each step. So a step costs
+    one look-up if nobody cares about it, and nothing is built for it, not even the time.
+    """
+
+    def __init__(self, clock: Clock, observers: Iterable[Observer] = ()) -> None:
         self._clock = clock
+        self._observers = tuple(observers)
+        self._methods: dict[Callable[..., None], list[Callable[..., None]]] = {}
+        self._faults: set[str] = set()
+        self._collect()
 
-    def arrived(self, key: ConversationKey, message_id: str, appended: Appended) -> None:
-        if not self._events.is_watched:
-            return
-        if appended.interrupted is not None:
-            self._say("interrupted", key, appended.interrupted)
-        self._say(
-            "buffered",
-            key,
-            message_id=message_id,
-            messages=appended.waiting,
-            due_at=appended.due_at,
-            reason=appended.reason,
-        )
+    def add(self, observer: Observer) -> None:
+        self._observers = (*self._observers, observer)
+        self._collect()
 
-    def touched(self, key: ConversationKey, order: Touch, conversation: Conversation) -> None:
-        if not self._events.is_watched:
-            return
-        buffer = conversation.buffer
-        if order.kind == "clear":
-            self._say("dead-lettered", key, reason="cleared by order")
-        elif buffer is not None:
-            self._say("activity", key, order=order.kind, due_at=buffer.due.at, reason=buffer.due.reason)
+    def remove(self, observer: Observer) -> None:
+        self._observers = tuple(other for other in self._observers if other is not observer)
+        self._collect()
 
-    def claimed(self, claim: Claim) -> None:
-        if not self._events.is_watched:
+    def tell(self, step: Callable[Concatenate[Observer, int, P], None], *facts: P.args, **more: P.kwargs) -> None:
+        """Calls this method of every observer that has it: `tell(Observer.claimed, claim)`. It never raises."""
+        methods = self._methods.get(step)
+        if methods is None:
             return
-        turn = claim.turn
-        due: dict[str, Any] = {"due_at": turn.due.at, "reason": turn.due.reason}
-        if turn.attempt == 1:
-            self._say("due", claim.key, turn.id, **due)
-        self._say(
-            "claimed",
-            claim.key,
-            turn.id,
-            attempt=turn.attempt,
-            messages=len(claim.messages),
-            buffered_at=claim.first_at,
-            claimed_at=turn.claimed_at if turn.attempt == 1 else self._clock.now(),
-            lease_until_at=turn.due_at,
-            **due,
-        )
+        at = self._clock.now()
+        for method in methods:
+            try:
+                method(at, *facts, **more)
+            except Exception as error:
+                self._log_once(method.__qualname__, error)
 
-    def ended(self, attempt: Attempt) -> None:
-        if not self._events.is_watched:
-            return
-        claim, settlement = attempt.claim, attempt.settlement
-        key, turn = claim.key, claim.turn
+    def tell_settled(self, claim: Claim, settlement: Settlement, error: Exception | None) -> None:
+        """Tells the step that this end of a claim is."""
         if isinstance(settlement, Answered):
-            self._say("answered", key, turn.id, attempt=turn.attempt, replies=list(settlement.replies))
-        elif isinstance(settlement, Retry):
-            kind: Kind = "failed" if settlement.is_failure else "retrying"
-            self._say(kind, key, turn.id, attempt=turn.attempt, retry_after_ms=settlement.after_ms)
+            self.tell(Observer.answered, claim, settlement)
         elif isinstance(settlement, Dead):
-            self._say("dead-lettered", key, turn.id, attempt=turn.attempt, reason=settlement.reason)
+            self.tell(Observer.dead, claim, settlement, error)
+        elif settlement.is_failure:
+            self.tell(Observer.failed, claim, settlement, error)
+        else:
+            self.tell(Observer.put_off, claim, settlement, error)
 
-    def reported(self, record: TurnRecord) -> None:
-        """Somebody completed or failed a turn through the API."""
-        turn, closed = record.turn, record.closed
-        if not self._events.is_watched or turn is None:
-            return
-        facts: dict[str, Any] = {"attempt": turn.attempt}
-        if closed is None and not turn.progress.is_final:
-            self._say("failed", record.key, record.id, retry_after_ms=max(0, turn.due_at - self._clock.now()), **facts)
-        elif record.status == "answered":
-            self._say("answered", record.key, record.id, replies=list(turn.progress.replies), **facts)
-        elif closed is not None:
-            self._say("dead-lettered", record.key, record.id, reason=closed.reason, **facts)
+    def _collect(self) -> None:
+        self._methods.clear()
+        for step in STEPS:
+            overriding = [o for o in self._observers if getattr(type(o), step.__name__) is not step]
+            if overriding:
+                self._methods[step] = [getattr(observer, step.__name__) for observer in overriding]
 
-    def _say(self, kind: Kind, key: ConversationKey, turn_id: str = "", **facts: Any) -> None:
-        self._events.publish(Event(kind, self._clock.now(), key, turn_id, facts))
+    def _log_once(self, method: str, error: Exception) -> None:
+        """An observer that is broken is broken for every message, and one line says it as well as a million."""
+        if method not in self._faults:
+            self._faults.add(method)
+            facts = {"action": "observe", "observer": method, "error": type(error).__name__}
+            log.error("An observer raised; that is logged once", exc_info=error, extra=facts)

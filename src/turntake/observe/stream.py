@@ -1,51 +1,204 @@
-"""What just happened in this process, for whoever watches. A watcher that falls behind misses events, never slows."""
+"""The observer behind `/v1/events`: every step as a typed value, for whoever watches.
+
+A watcher that falls behind misses happenings; it never slows anybody down. Nothing is built while nobody watches.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from turntake.observe.observer import Observer, Observers
+from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Touch
 from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.records import Appended, Claim
 
 Kind = Literal[
     "buffered", "activity", "due", "claimed", "answered", "retrying", "failed", "interrupted", "dead-lettered"
 ]
+# A burst of a thousand steps fits; a watcher that is further behind cannot be helped, and costs memory.
 QUEUE_LENGTH = 1_000
 
 
-class Event(msgspec.Struct, frozen=True):
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened to a conversation. It carries ids, times and counts; replies are its only words."""
 
-    kind: Kind
+    kind: ClassVar[Kind]
     at: int
     key: ConversationKey
     turn_id: str = ""
-    facts: dict[str, Any] = {}
-
-
-class Events:
-    """Publishing costs next to nothing while nobody watches."""
-
-    def __init__(self) -> None:
-        self._watchers: set[asyncio.Queue[Event]] = set()
 
     @property
-    def is_watched(self) -> bool:
-        return bool(self._watchers)
+    def facts(self) -> dict[str, Any]:
+        """What its kind adds to what all have, by name, for whoever writes it down."""
+        names = self.__struct_fields__[len(Happening.__struct_fields__) :]
+        return {name: value for name in names if (value := getattr(self, name)) is not msgspec.UNSET}
 
-    def publish(self, event: Event) -> None:
-        for watcher in self._watchers:
-            if not watcher.full():
-                watcher.put_nowait(event)
+
+class MessageBuffered(Happening, frozen=True, kw_only=True):
+    kind = "buffered"
+    message_id: str
+    messages: int
+    due_at: int | None
+    reason: str | None
+
+
+class ActivitySeen(Happening, frozen=True, kw_only=True):
+    kind = "activity"
+    order: str
+    due_at: int
+    reason: str
+
+
+class TurnDue(Happening, frozen=True, kw_only=True):
+    kind = "due"
+    due_at: int
+    reason: str
+
+
+class TurnClaimed(Happening, frozen=True, kw_only=True):
+    kind = "claimed"
+    attempt: int
+    messages: int
+    buffered_at: int
+    claimed_at: int
+    lease_until_at: int
+    due_at: int
+    reason: str
+
+
+class TurnAnswered(Happening, frozen=True, kw_only=True):
+    kind = "answered"
+    attempt: int
+    replies: tuple[str, ...]
+
+
+class TurnFailed(Happening, frozen=True, kw_only=True):
+    kind = "failed"
+    attempt: int
+    retry_after_ms: int
+
+
+class TurnPutOff(Happening, frozen=True, kw_only=True):
+    kind = "retrying"
+    attempt: int
+    retry_after_ms: int
+
+
+class TurnInterrupted(Happening, frozen=True, kw_only=True):
+    kind = "interrupted"
+
+
+class DeadLettered(Happening, frozen=True, kw_only=True):
+    """Without `attempt`, the messages were cleared by order and had never been a turn."""
+
+    kind = "dead-lettered"
+    attempt: int | msgspec.UnsetType = msgspec.UNSET
+    reason: str
+
+
+class Stream(Observer):
+    """Passes every step on to those who watch. It is among the observers only while somebody does."""
+
+    def __init__(self, observers: Observers) -> None:
+        self._observers = observers
+        self._watchers: set[asyncio.Queue[Happening]] = set()
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator["asyncio.Queue[Event]"]:
+    async def watch(self) -> AsyncIterator["asyncio.Queue[Happening]"]:
         """A queue of everything from now on."""
-        queue: asyncio.Queue[Event] = asyncio.Queue(QUEUE_LENGTH)
+        queue: asyncio.Queue[Happening] = asyncio.Queue(QUEUE_LENGTH)
+        if not self._watchers:
+            self._observers.add(self)
         self._watchers.add(queue)
         try:
             yield queue
         finally:
             self._watchers.discard(queue)
+            if not self._watchers:
+                self._observers.remove(self)
+
+    def received(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
+        self._publish(
+            MessageBuffered(
+                at=at,
+                key=key,
+                message_id=message.id,
+                messages=appended.waiting,
+                due_at=appended.due_at,
+                reason=appended.reason,
+            )
+        )
+
+    def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
+        if touch.kind == "clear":
+            self._publish(DeadLettered(at=at, key=key, reason="cleared by order"))
+        elif conversation.buffer is not None:
+            due = conversation.buffer.due
+            self._publish(ActivitySeen(at=at, key=key, order=touch.kind, due_at=due.at, reason=due.reason))
+
+    def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        self._publish(TurnInterrupted(at=at, key=key, turn_id=turn_id))
+
+    def due(self, at: int, claim: Claim) -> None:
+        due = claim.turn.due
+        self._publish(TurnDue(at=at, key=claim.key, turn_id=claim.turn.id, due_at=due.at, reason=due.reason))
+
+    def claimed(self, at: int, claim: Claim) -> None:
+        turn = claim.turn
+        self._publish(
+            TurnClaimed(
+                at=at,
+                key=claim.key,
+                turn_id=turn.id,
+                attempt=turn.attempt,
+                messages=len(claim.messages),
+                buffered_at=claim.first_at,
+                claimed_at=turn.claimed_at if turn.attempt == 1 else at,
+                lease_until_at=turn.due_at,
+                due_at=turn.due.at,
+                reason=turn.due.reason,
+            )
+        )
+
+    def answered(self, at: int, claim: Claim, answer: Answered) -> None:
+        self._publish(
+            TurnAnswered(
+                at=at, key=claim.key, turn_id=claim.turn.id, attempt=claim.turn.attempt, replies=answer.replies
+            )
+        )
+
+    def failed(self, at: int, claim: Claim, retry: Retry, error: Exception | None) -> None:
+        self._publish(
+            TurnFailed(
+                at=at,
+                key=claim.key,
+                turn_id=claim.turn.id,
+                attempt=claim.turn.attempt,
+                retry_after_ms=retry.after_ms,
+            )
+        )
+
+    def put_off(self, at: int, claim: Claim, retry: Retry, error: Exception | None) -> None:
+        self._publish(
+            TurnPutOff(
+                at=at,
+                key=claim.key,
+                turn_id=claim.turn.id,
+                attempt=claim.turn.attempt,
+                retry_after_ms=retry.after_ms,
+            )
+        )
+
+    def dead(self, at: int, claim: Claim, dead: Dead, error: Exception | None) -> None:
+        self._publish(
+            DeadLettered(at=at, key=claim.key, turn_id=claim.turn.id, attempt=claim.turn.attempt, reason=dead.reason)
+        )
+
+    def _publish(self, happening: Happening) -> None:
+        for watcher in self._watchers:
+            if not watcher.full():
+                watcher.put_nowait(happening)

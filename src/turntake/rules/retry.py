@@ -1,5 +1,10 @@
 """After a failure: again when, or dead letter."""
 
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn, Settlement
 from turntake.rules.rules import Rules
 
@@ -8,10 +13,32 @@ LEAST_PAUSE_MS = 500
 LONGEST_DELAY_MS = 60_000
 
 
+class Setback(msgspec.Struct, frozen=True):
+    """Why an attempt brought no answer: it failed, or the agent or the platform asked for time, or will never do it."""
+
+    kind: Literal["failed", "put off", "given up"]
+    error: str
+    after_ms: int = 0
+    """How long a pause was asked for."""
+
+
 def backoff_ms(failures: int, chance: float) -> int:
     """The pause after the `failures`-th failure: doubling, with `chance` in [0, 1) spreading the second half."""
     longest = min(FIRST_DELAY_MS * 2 ** min(failures - 1, 16), LONGEST_DELAY_MS)
     return int(longest / 2 + chance * longest / 2)
+
+
+def after_setback(
+    turn: SealedTurn, progress: Progress, rules: Rules, setback: Setback, now: int, chance: float
+) -> Settlement:
+    """What follows a setback. `turn` is as it was claimed; `progress` is how far its answer was when it happened."""
+    if setback.kind == "put off":
+        return after_postponement(turn, rules, setback.after_ms, setback.error, now)
+    if setback.kind == "given up":
+        return Dead("given up", setback.error)
+    # Sending has attempts of its own: once the answer is saved, failures count from there.
+    is_newly_final = progress.is_final and not turn.progress.is_final
+    return after_failure(replace(turn, failures=0) if is_newly_final else turn, rules, setback.error, now, chance)
 
 
 def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: float) -> Settlement:

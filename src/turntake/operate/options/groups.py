@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.accept.options import WebhookOptions
-from turntake.claim.worker import WorkerOptions
+from turntake.claim.options import WorkerOptions
 from turntake.deliver.options import CallbackOptions, HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
 from turntake.http.options import HttpOptions
