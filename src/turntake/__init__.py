@@ -11,6 +11,7 @@ from turntake.errors import (
     StoreUnavailable,
     TurntakeError,
 )
+from turntake.observe.observer import Observer
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.rules import PRESETS, Rules
@@ -27,6 +28,7 @@ __all__ = [
     "InvalidMessage",
     "Message",
     "MissingExtra",
+    "Observer",
     "Receipt",
     "RetryLater",
     "Rules",
