@@ -29,6 +29,29 @@ LATER_SCOPES = frozenset({"platform", "tenant", "agent", "conversation"})
 LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
 
 
+Keys = tuple[str, ...]
+"""Where a table stands in the file: () is its top, ("rules",) is [rules], ("slack", "eu") is [slack.eu]."""
+
+
+Tables = Mapping[Keys, Mapping[str, Any]]
+
+
+class ConfigFile(NamedTuple):
+    """What turntake.toml says: the values in each table that has settings, and what of it is ignored."""
+
+    path: Path
+    tables: Tables = MappingProxyType({})
+    ignored: Sequence[str] = ()
+
+    @property
+    def sections(self) -> Tables:
+        return {keys: table for keys, table in self.tables.items() if len(keys) < 2}
+
+    @property
+    def accounts(self) -> Tables:
+        return {keys: table for keys, table in self.tables.items() if len(keys) == 2}
+
+
 def load(
     flags: Mapping[str, str | None] | None = None,
     *,
@@ -45,13 +68,10 @@ def load(
     known = known or catalogue()
     path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
     file = _read(path, known) if path else ConfigFile(Path())
-    values = _from_file(file.entries, known.settings, file.path, known)
+    values = _from_file(file.sections, known.settings, file.path, known)
     values |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
     named = accounts.named(values, known)
-    for channel, name in file.accounts:
-        named.refuse_unknown(channel, name, f"in {file.path}")
-    values |= _from_file(file.of_accounts, named.settings, file.path, known)
-    values |= _from_environment(named.settings, environ)
+    values |= _from_accounts(file, named, known) | _from_environment(named.settings, environ)
     settings = (*known.settings, *named.settings)
     filled = _filled(values, settings)
     warnings = (*file.ignored, *_odd_names(environ, known, named))
@@ -142,67 +162,40 @@ def _why_ignored(name: str, known: Catalogue) -> str:
     return why or f"there is no such setting{_suggestion(name, known.by_env)}"
 
 
-Entry = tuple[str, Any]
-"""The key of a setting, and what the file says there."""
-
-
-class ConfigFile(NamedTuple):
-    """What turntake.toml says: its entries, those in the tables of accounts, these accounts, and what is ignored."""
-
-    path: Path
-    entries: Sequence[Entry] = ()
-    of_accounts: Sequence[Entry] = ()
-    accounts: Sequence[tuple[str, str]] = ()
-    ignored: Sequence[str] = ()
-
-
 def _read(path: Path, known: Catalogue) -> ConfigFile:
     try:
-        table = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
         hint = "; `turntake init` writes one" if isinstance(error, FileNotFoundError) else ""
         raise ConfigurationError(f"{path} cannot be read ({_why(error)}){hint}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}.") from None
-    broken = {name: plugin.fault for name, plugin in known.channels.items() if plugin.fault and name in table}
-    values, tables = _flattened({name: value for name, value in table.items() if name not in broken}, known)
-    for name in table:
-        if name not in broken and isinstance(table[name], dict) and (name,) not in tables:
+    ignored = []
+    for name in [name for name, value in content.items() if isinstance(value, dict) and name not in known.sections]:
+        if name not in known.channels:
             raise ConfigurationError(_no_section(name, path, known))
-    return ConfigFile(
-        path,
-        entries=[(".".join(keys), value) for keys, value in values.items() if keys[:2] not in tables],
-        of_accounts=[(".".join(keys), value) for keys, value in values.items() if keys[:2] in tables],
-        accounts=[(keys[0], keys[1]) for keys in tables if len(keys) > 1],
-        ignored=[f"[{name}] in {path} is ignored: {fault}" for name, fault in broken.items()],
-    )
+        # A channel without settings is one that cannot be used.
+        ignored.append(f"[{name}] in {path} is ignored: {known.channels[name].fault}")
+        del content[name]
+    return ConfigFile(path, dict(_tables(content, known)), ignored)
 
 
-Keys = tuple[str, ...]
-
-
-def _flattened(table: Mapping[str, Any], known: Catalogue, above: Keys = ()) -> tuple[dict[Keys, Any], list[Keys]]:
-    """Every value by its keys, and the tables that were entered: those of sections and accounts, at any depth."""
-    values: dict[Keys, Any] = {}
-    tables: list[Keys] = []
-    for name, value in table.items():
-        keys = (*above, name)
-        if isinstance(value, dict) and _is_table(keys, known):
-            inner_values, inner_tables = _flattened(value, known, keys)
-            values |= inner_values
-            tables += [keys, *inner_tables]
-        else:
-            values[keys] = value
-    return values, tables
+def _tables(table: Mapping[str, Any], known: Catalogue, at: Keys = ()) -> Iterator[tuple[Keys, dict[str, Any]]]:
+    """This table and those within it, at any depth, each with its own values only."""
+    within = {name for name, value in table.items() if isinstance(value, dict) and _is_table((*at, name), known)}
+    yield at, {name: value for name, value in table.items() if name not in within}
+    for name in table:
+        if name in within:
+            yield from _tables(table[name], known, (*at, name))
 
 
 def _is_table(keys: Keys, known: Catalogue) -> bool:
-    """Whether settings stand under these keys; a table anywhere else is a value, and a wrong one."""
+    """Whether settings stand in a table here; anywhere else a table is a value, and the wrong one."""
     match keys:
         case (section,):
             return section in known.sections
-        case (channel, name):
-            return channel in known.channels and f"{channel}.{name}" not in known.by_key
+        case (channel, account):
+            return channel in known.channels and f"{channel}.{account}" not in known.by_key
     return False
 
 
@@ -212,15 +205,23 @@ def _no_section(name: str, path: Path, known: Catalogue) -> str:
     return f"[{name}] in {path}: there is no such section{_suggestion(name, known.sections)}"
 
 
-def _from_file(entries: Iterable[Entry], settings: Sequence[Setting], path: Path, known: Catalogue) -> dict[str, Value]:
+def _from_file(tables: Tables, settings: Sequence[Setting], path: Path, known: Catalogue) -> dict[str, Value]:
     values = {}
-    for key, value in entries:
-        setting = _setting(key, settings, path)
-        if isinstance(value, int) and key.partition(".")[0] in known.channels:
-            # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
-            value = str(value).lower()
-        values[key] = Value(_converted(setting, value, f"in {path}", is_typed=True), str(path))
+    for keys, table in tables.items():
+        for name, value in table.items():
+            key = ".".join((*keys, name))
+            setting = _setting(key, settings, path)
+            if isinstance(value, int) and keys and keys[0] in known.channels:
+                # Whatever a channel is told is a text to it; in the file, ids may well be numbers and switches true.
+                value = str(value).lower()
+            values[key] = Value(_converted(setting, value, f"in {path}", is_typed=True), str(path))
     return values
+
+
+def _from_accounts(file: ConfigFile, named: Named, known: Catalogue) -> dict[str, Value]:
+    for channel, name in file.accounts:
+        named.refuse_unknown(channel, name, f"in {file.path}")
+    return _from_file(file.accounts, named.settings, file.path, known)
 
 
 def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
