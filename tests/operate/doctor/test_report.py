@@ -131,7 +131,7 @@ def test_problems_are_found(capsys: Output, free: str, flags: list[str], what: s
 
 
 def test_a_port_that_somebody_else_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PROBE_S", 0.1)
+    monkeypatch.setattr(doctor, "PROBE_MS", 200)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as taken:
         taken.listen(0)
         finding = doctor._port("127.0.0.1", taken.getsockname()[1])

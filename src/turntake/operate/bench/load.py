@@ -1,4 +1,4 @@
-"""HTTP load from one process: keep-alive connections, nothing parsed that need not be."""
+"""HTTP load from one process: connections that are kept, and as little parsing as possible."""
 
 import asyncio
 import itertools
@@ -13,9 +13,15 @@ import msgspec
 from turntake.clock import SystemClock
 
 BURST = 5
-Written = Callable[[str, int], bytes]
+RequestOf = Callable[[str, int], bytes]
+"""The request for a person's n-th message."""
 _encode = msgspec.json.Encoder().encode
 _clock = SystemClock()
+
+
+def stopwatch_ms() -> float:
+    """Milliseconds since some moment, finer than a clock's: for differences only."""
+    return perf_counter() * 1_000
 
 
 class Connection(asyncio.Protocol):
@@ -81,17 +87,17 @@ class Load:
             for connection in opened:
                 connection.transport.close()
 
-    async def flood(self, requests: Iterator[bytes], seconds: float, connections: int) -> list[float]:
-        """As fast as the server answers, for so long: the latency of each request, in seconds."""
+    async def flood(self, requests: Iterator[bytes], for_ms: float, connections: int) -> list[float]:
+        """As fast as the server answers, for so long: the latency of each request, in milliseconds."""
         latencies: list[float] = []
-        end = perf_counter() + seconds
+        end = stopwatch_ms() + for_ms
 
         async def client(connection: Connection) -> None:
-            while (started := perf_counter()) < end:
+            while (started := stopwatch_ms()) < end:
                 status, body = await connection.ask(next(requests))
                 if status != 202:
                     raise ConnectionError(f"The server answered {status}: {body[:200]!r}")
-                latencies.append(perf_counter() - started)
+                latencies.append(stopwatch_ms() - started)
 
         async with self.connections(connections) as opened, asyncio.TaskGroup() as clients:
             for connection in opened:
@@ -99,14 +105,13 @@ class Load:
         return latencies
 
     async def bursts(
-        self, rate: float, seconds: float, connections: int, name: str, written: Written | None = None
+        self, rate: float, for_ms: float, connections: int, name: str, request_of: RequestOf | None = None
     ) -> tuple[list[str], list[float]]:
         """People who write five messages 50 to 200 ms apart, `rate` messages a second in all.
 
-        `written` makes the request of a person's n-th message; without it they go to the API.
-        Returns the conversations and each acknowledgement's latency.
+        Without `request_of`, the messages go to the API. Returns the conversations and each acknowledgement's latency.
         """
-        written = written or (lambda person, number: self.post("/v1/messages", message(person, number)))
+        request_of = request_of or (lambda person, number: self.post("/v1/messages", message(person, number)))
         names: list[str] = []
         latencies: list[float] = []
         async with self.connections(connections) as opened, asyncio.TaskGroup() as people:
@@ -114,23 +119,23 @@ class Load:
             for connection in opened:
                 idle.put_nowait(connection)
             started = _clock.now()
-            for number in range(int(rate * seconds / BURST)):
+            for number in range(int(rate * for_ms / 1_000 / BURST)):
                 await _clock.sleep_until(started + int(number * BURST * 1000 / rate))
                 names.append(f"{name}{number}")
-                people.create_task(self._person(names[-1], idle, latencies, written))
+                people.create_task(self._person(names[-1], idle, latencies, request_of))
         return names, latencies
 
     async def _person(
-        self, name: str, idle: "asyncio.Queue[Connection]", latencies: list[float], written: Written
+        self, name: str, idle: "asyncio.Queue[Connection]", latencies: list[float], request_of: RequestOf
     ) -> None:
         for number in range(BURST):
-            request = written(name, number)
+            request = request_of(name, number)
             connection = await idle.get()
-            started = perf_counter()
+            started = stopwatch_ms()
             status, body = await connection.ask(request)
             if status >= 300:
                 raise ConnectionError(f"The server answered {status}: {body[:200]!r}")
-            latencies.append(perf_counter() - started)
+            latencies.append(stopwatch_ms() - started)
             idle.put_nowait(connection)
             await _clock.sleep(random.randint(50, 200))
 
@@ -145,14 +150,14 @@ def message(conversation: str, number: int) -> dict[str, str]:
 
 
 def single_messages(load: Load, name: str, of: Callable[[int], str] | None = None) -> Iterator[bytes]:
-    """One message a request, five to a conversation unless `of` says which."""
+    """One message per request, five to a conversation unless `of` says which."""
     for number in itertools.count():
         conversation = of(number) if of else f"{name}{number // BURST}"
         yield load.post("/v1/messages", message(conversation, number))
 
 
 def batches(load: Load, name: str, size: int) -> Iterator[bytes]:
-    """Many messages a request, five to a conversation."""
+    """Many messages per request, five to a conversation."""
     for number in itertools.count():
         first = number * size
         yield load.post("/v1/messages", [message(f"{name}{n // BURST}", n) for n in range(first, first + size)])

@@ -6,20 +6,20 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from time import perf_counter
 from typing import NamedTuple
 
+from turntake import plugins
 from turntake.clock import SystemClock
-from turntake.operate.bench.load import Load, batches, single_messages
+from turntake.operate.bench.load import Load, batches, single_messages, stopwatch_ms
 from turntake.operate.bench.processes import Process, noop_server, turntake_server
-from turntake.operate.bench.raw import messages_a_second
-from turntake.platforms.whatsapp.webhooks import WhatsApp
+from turntake.operate.bench.raw import messages_per_second
+from turntake.platforms.channel import Channel
 
-BATCH = 100
-SAMPLED_TURNS = 500
-BACKLOG_TRIES = 600
-SLICES = 10
-WEBHOOKS = 500
+BATCH = 100  # the most that one request may hold
+SAMPLED_TURNS = 500  # enough for a p99, and asked for in a second or two
+BACKLOG_TRIES = 600  # a minute, a tenth of a second apart
+SLICES = 10  # short enough that a busy moment of the machine hits every crowd alike
+WEBHOOKS = 500  # a second: what the busiest pages see, and well below what one process takes
 _clock = SystemClock()
 
 
@@ -35,68 +35,68 @@ class Figure(NamedTuple):
 Report = Callable[[Figure], None]
 
 
-async def against_running(host: str, port: int, key: str, seconds: float, rate: float, report: Report) -> None:
+async def against_running(host: str, port: int, key: str, for_ms: float, rate: float, report: Report) -> None:
     """A server that is already there: its own speed and lateness."""
     load = Load(host, port, key)
-    name = f"bench-{perf_counter():.0f}-"
-    await _throughput(load, None, seconds, f"{name}a", report)
-    await _steady(load, None, seconds, rate, f"{name}b", report)
+    name = f"bench-{stopwatch_ms() // 1_000:.0f}-"
+    await _throughput(load, None, for_ms, f"{name}a", report)
+    await _steady(load, None, for_ms, rate, f"{name}b", report)
 
 
-async def everything(seconds: float, rate: float, connections: int, waiting: tuple[int, ...], report: Report) -> None:
+async def everything(for_ms: float, rate: float, connections: int, waiting: tuple[int, ...], report: Report) -> None:
     """Servers of our own, beside the baselines."""
-    with tempfile.TemporaryDirectory(prefix="turntake-bench-") as folder:
-        place = Path(folder)
-        bare = await _noop("bare", "guards only", seconds, connections, report)
-        storeless = await _noop("storeless", "the whole service, no store", seconds, connections, report)
+    with tempfile.TemporaryDirectory(prefix="turntake-bench-") as name:
+        folder = Path(name)
+        bare = await _noop("bare", "guards only", for_ms, connections, report)
+        storeless = await _noop("storeless", "the whole service, no store", for_ms, connections, report)
         for per_commit in (1, BATCH):
-            raw = await asyncio.to_thread(messages_a_second, place / f"raw{per_commit}.db", per_commit, seconds / 2)
+            raw = await asyncio.to_thread(messages_per_second, folder / f"raw{per_commit}.db", per_commit, for_ms / 2)
             report(Figure(f"raw SQLite, {per_commit} a commit", raw, "messages/s", "synchronous=FULL"))
-        async with turntake_server(place) as server:
-            await _idle(server, seconds, report)
-            single = await _throughput(Load("127.0.0.1", server.port), server, seconds, "t", report, connections)
+        async with turntake_server(folder) as server:
+            await _idle(server, for_ms, report)
+            single = await _throughput(Load("127.0.0.1", server.port), server, for_ms, "t", report, connections)
             report(Figure("  against the storeless server", 100 * single / storeless, "%"))
             report(Figure("  against the bare server", 100 * single / bare, "%"))
-        async with turntake_server(place) as server:
-            await _steady(Load("127.0.0.1", server.port), server, seconds, rate, "s", report)
-        await _webhooks(place, seconds, report)
-        await _by_waiting(place, waiting, seconds, report)
+        async with turntake_server(folder) as server:
+            await _steady(Load("127.0.0.1", server.port), server, for_ms, rate, "s", report)
+        await _webhooks(folder, for_ms, report)
+        await _by_waiting(folder, waiting, for_ms, report)
 
 
-async def _noop(kind: str, note: str, seconds: float, connections: int, report: Report) -> float:
+async def _noop(kind: str, note: str, for_ms: float, connections: int, report: Report) -> float:
     async with noop_server(kind) as server:
         load = Load("127.0.0.1", server.port)
-        rate, _ = await _flood(load, single_messages(load, "n"), seconds, connections)
+        rate, _ = await _flood(load, single_messages(load, "n"), for_ms, connections)
     report(Figure(f"{kind} server, one message a request", rate, "requests/s", note))
     return rate
 
 
 async def _throughput(
-    load: Load, server: Process | None, seconds: float, name: str, report: Report, connections: int = 32
+    load: Load, server: Process | None, for_ms: float, name: str, report: Report, connections: int = 32
 ) -> float:
-    cpu = server.cpu_s if server else 0.0
-    rate, latencies = await _flood(load, single_messages(load, name), seconds, connections)
+    cpu = server.cpu_ms if server else 0.0
+    rate, latencies = await _flood(load, single_messages(load, name), for_ms, connections)
     report(Figure("one message a request", rate, "messages/s"))
-    report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
-    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    report(Figure("  acknowledged within, p50", _quantile(latencies, 0.5), "ms"))
+    report(Figure("  acknowledged within, p99", _quantile(latencies, 0.99), "ms"))
     await _drained(load)
     _report_cpu(server, cpu, len(latencies), report)
-    cpu = server.cpu_s if server else 0.0
-    batched, latencies = await _flood(load, batches(load, f"{name}x", BATCH), seconds, 8)
+    cpu = server.cpu_ms if server else 0.0
+    batched, latencies = await _flood(load, batches(load, f"{name}x", BATCH), for_ms, 8)
     report(Figure(f"{BATCH} messages a request", batched * BATCH, "messages/s"))
-    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    report(Figure("  acknowledged within, p99", _quantile(latencies, 0.99), "ms"))
     await _drained(load)
     _report_cpu(server, cpu, len(latencies) * BATCH, report)
     return rate
 
 
-async def _steady(load: Load, server: Process | None, seconds: float, rate: float, name: str, report: Report) -> None:
-    cpu = server.cpu_s if server else 0.0
-    names, latencies = await load.bursts(rate, 2 * seconds, 16, name)
+async def _steady(load: Load, server: Process | None, for_ms: float, rate: float, name: str, report: Report) -> None:
+    cpu = server.cpu_ms if server else 0.0
+    names, latencies = await load.bursts(rate, 2 * for_ms, 16, name)
     await _drained(load)
-    report(Figure(f"bursts of five at {rate:.0f} messages/s", len(latencies) / (2 * seconds), "messages/s"))
-    report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
-    report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+    report(Figure(f"bursts of five at {rate:.0f} messages/s", len(latencies) * 1_000 / (2 * for_ms), "messages/s"))
+    report(Figure("  acknowledged within, p50", _quantile(latencies, 0.5), "ms"))
+    report(Figure("  acknowledged within, p99", _quantile(latencies, 0.99), "ms"))
     lateness, whole = await _lateness(load, names)
     report(Figure("  lateness (claim minus due), p50", _quantile(lateness, 0.5), "ms"))
     report(Figure("  lateness (claim minus due), p99", _quantile(lateness, 0.99), "ms"))
@@ -104,28 +104,28 @@ async def _steady(load: Load, server: Process | None, seconds: float, rate: floa
     _report_cpu(server, cpu, len(latencies), report)
 
 
-async def _webhooks(place: Path, seconds: float, report: Report) -> None:
+async def _webhooks(folder: Path, for_ms: float, report: Report) -> None:
     """Signed webhooks as WhatsApp sends them, each verified, read and stored before it is acknowledged."""
-    channel = WhatsApp({"app_secret": "bench"})
-    async with turntake_server(place, whatsapp_app_secret="bench") as server:
+    channel: Channel = plugins.load("channels", "whatsapp")({"app_secret": "bench"})
+    async with turntake_server(folder, whatsapp_app_secret="bench") as server:
         load = Load("127.0.0.1", server.port)
 
-        def written(person: str, number: int) -> bytes:
+        def request_of(person: str, number: int) -> bytes:
             sample = channel.sample(
                 "and it has not arrived yet", sender=person, id=f"{person}-{number}", url="", now=_clock.now()
             )
             return load.raw("/webhooks/whatsapp", sample.headers, sample.body)
 
-        cpu = server.cpu_s
-        _, latencies = await load.bursts(WEBHOOKS, 2 * seconds, 16, "49170", written)
+        cpu = server.cpu_ms
+        _, latencies = await load.bursts(WEBHOOKS, 2 * for_ms, 16, "49170", request_of)
         await _drained(load)
-        report(Figure(f"signed webhooks at {WEBHOOKS} a second", len(latencies) / (2 * seconds), "webhooks/s"))
-        report(Figure("  acknowledged within, p50", 1000 * _quantile(latencies, 0.5), "ms"))
-        report(Figure("  acknowledged within, p99", 1000 * _quantile(latencies, 0.99), "ms"))
+        report(Figure(f"signed webhooks at {WEBHOOKS} a second", len(latencies) * 1_000 / (2 * for_ms), "webhooks/s"))
+        report(Figure("  acknowledged within, p50", _quantile(latencies, 0.5), "ms"))
+        report(Figure("  acknowledged within, p99", _quantile(latencies, 0.99), "ms"))
         _report_cpu(server, cpu, len(latencies), report)
 
 
-async def _by_waiting(place: Path, waiting: tuple[int, ...], seconds: float, report: Report) -> None:
+async def _by_waiting(folder: Path, waiting: tuple[int, ...], for_ms: float, report: Report) -> None:
     """What a message costs with few and with many conversations waiting.
 
     They are measured by turns, so that both share whatever else the machine does.
@@ -134,12 +134,12 @@ async def _by_waiting(place: Path, waiting: tuple[int, ...], seconds: float, rep
     crowds = []
     async with AsyncExitStack() as stack:
         for count in waiting:
-            server = turntake_server(place, **patient, rules_max_messages=100_000, rules_capacity=100_000)
+            server = turntake_server(folder, **patient, rules_max_messages=100_000, rules_capacity=100_000)
             crowds.append(Crowd(count, await stack.enter_async_context(server)))
             await _fill(crowds[-1].load, count)
         for _ in range(SLICES):
             for crowd in crowds:
-                await crowd.talk(2 * seconds / SLICES)
+                await crowd.talk(2 * for_ms / SLICES)
         for crowd in crowds:
             note = f"{crowd.cost_us:.0f} µs CPU each"
             report(Figure(f"with {crowd.count} conversations waiting", crowd.rate, "messages/s", note))
@@ -157,21 +157,21 @@ class Crowd:
         self.server = server
         self.load = Load("127.0.0.1", server.port)
         self._requests = single_messages(self.load, "w", self._one_of)
-        self._cpu_s, self._seconds, self._messages = 0.0, 0.0, 0
+        self._cpu_ms, self._talked_ms, self._messages = 0.0, 0.0, 0
 
-    async def talk(self, seconds: float) -> None:
-        cpu, started = self.server.cpu_s, perf_counter()
-        self._messages += len(await self.load.flood(self._requests, seconds, 32))
-        self._cpu_s += self.server.cpu_s - cpu
-        self._seconds += perf_counter() - started
+    async def talk(self, for_ms: float) -> None:
+        cpu, started = self.server.cpu_ms, stopwatch_ms()
+        self._messages += len(await self.load.flood(self._requests, for_ms, 32))
+        self._cpu_ms += self.server.cpu_ms - cpu
+        self._talked_ms += stopwatch_ms() - started
 
     @property
     def cost_us(self) -> float:
-        return 1e6 * self._cpu_s / self._messages
+        return 1_000 * self._cpu_ms / self._messages
 
     @property
     def rate(self) -> float:
-        return self._messages / self._seconds
+        return self._messages * 1_000 / self._talked_ms
 
     def _one_of(self, number: int) -> str:
         return f"w{number * max(1, self.count // 997) % self.count}"
@@ -187,18 +187,18 @@ async def _fill(load: Load, count: int) -> None:
             await connection.ask(load.post("/v1/messages", body))
 
 
-async def _idle(server: Process, seconds: float, report: Report) -> None:
+async def _idle(server: Process, for_ms: float, report: Report) -> None:
     await _clock.sleep(2_000)
-    cpu, started = server.cpu_s, perf_counter()
-    await _clock.sleep(int(1_000 * seconds))
+    cpu, started = server.cpu_ms, stopwatch_ms()
+    await _clock.sleep(int(for_ms))
     report(Figure("idle: resident", server.resident_mb, "MB"))
-    report(Figure("idle: CPU", 100 * (server.cpu_s - cpu) / (perf_counter() - started), "%"))
+    report(Figure("idle: CPU", 100 * (server.cpu_ms - cpu) / (stopwatch_ms() - started), "%"))
 
 
-async def _flood(load: Load, requests: Iterator[bytes], seconds: float, connections: int) -> tuple[float, list[float]]:
-    started = perf_counter()
-    latencies = await load.flood(requests, seconds, connections)
-    return len(latencies) / (perf_counter() - started), latencies
+async def _flood(load: Load, requests: Iterator[bytes], for_ms: float, connections: int) -> tuple[float, list[float]]:
+    started = stopwatch_ms()
+    latencies = await load.flood(requests, for_ms, connections)
+    return len(latencies) * 1_000 / (stopwatch_ms() - started), latencies
 
 
 async def _drained(load: Load) -> None:
@@ -229,9 +229,7 @@ async def _lateness(load: Load, names: list[str]) -> tuple[list[float], float]:
 
 def _report_cpu(server: Process | None, before: float, messages: int, report: Report) -> None:
     if server is not None:
-        report(
-            Figure("  CPU for 1,000 messages, accepted and answered", 1000 * (server.cpu_s - before) / messages, "s")
-        )
+        report(Figure("  CPU for 1,000 messages, accepted and answered", (server.cpu_ms - before) / messages, "s"))
 
 
 def _quantile(values: list[float], share: float) -> float:

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from turntake.clock import SystemClock
 from turntake.errors import TurntakeError
 
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+# Fifteen seconds: a busy machine needs three to import everything and migrate.
+START_TRIES, START_PAUSE_MS = 300, 50
 
 
 class Process(NamedTuple):
@@ -22,10 +24,10 @@ class Process(NamedTuple):
     port: int
 
     @property
-    def cpu_s(self) -> float:
-        """CPU seconds used so far, in user and kernel mode."""
+    def cpu_ms(self) -> float:
+        """CPU time used so far, in user and kernel mode."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
+        return (int(fields[11]) + int(fields[12])) * 1_000 / TICKS_PER_SECOND
 
     @property
     def resident_mb(self) -> float:
@@ -71,13 +73,13 @@ async def _running(port: int, *arguments: str, environment: dict[str, str] | Non
 
 async def _listening(port: int, process: asyncio.subprocess.Process) -> None:
     clock = SystemClock()
-    for _ in range(300):
+    for _ in range(START_TRIES):
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             if process.returncode is not None:
                 break
-            await clock.sleep(50)
+            await clock.sleep(START_PAUSE_MS)
         else:
             writer.close()
             return

@@ -53,12 +53,12 @@ def bench(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         if url is None:
-            runner.run(everything(seconds, rate, connections, _counts(waiting), report))
+            runner.run(everything(seconds * 1_000, rate, connections, _counts(waiting), report))
         else:
-            place = urlsplit(url)
-            if place.scheme != "http" or place.hostname is None:
+            server = urlsplit(url)
+            if server.scheme != "http" or server.hostname is None:
                 raise ConfigurationError("--url is written http://HOST:PORT; https is not measured here.")
-            runner.run(against_running(place.hostname, place.port or 80, key or "", seconds, rate, report))
+            runner.run(against_running(server.hostname, server.port or 80, key or "", seconds * 1_000, rate, report))
     if json:
         say_json([figure._asdict() for figure in figures])
 

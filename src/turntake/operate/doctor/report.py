@@ -18,7 +18,7 @@ from turntake.operate.options.settings import without_password
 
 SQLITE_WANTED = (3, 51, 3)
 YEAR_2026 = 1_767_225_600_000
-PROBE_S = 2.0
+PROBE_MS = 2_000  # a server of ours answers its health check in a few
 
 
 async def examine(
@@ -108,7 +108,7 @@ def _port(host: str, port: int) -> Finding:
 
 def is_turntake(host: str, port: int) -> bool:
     """Whether a healthy server of ours answers there."""
-    connection = http.client.HTTPConnection(reachable(host), port, timeout=PROBE_S)
+    connection = http.client.HTTPConnection(reachable(host), port, timeout=PROBE_MS / 1_000)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
