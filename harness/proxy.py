@@ -46,6 +46,10 @@ class Proxy:
         self._delay_ms = 0
         self._replies_to_drop = 0
 
+    def lead_to(self, server_port: int) -> None:
+        """New connections go to another server, as when a name is given another address; those there are stay."""
+        self._server_port = server_port
+
     def heal(self) -> None:
         """Everything passes again."""
         self._do(self._heal)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.databases import Cluster, Sentinel, Valkey, until
+from harness.databases import HOST, Cluster, Sentinel, Valkey, until
+from harness.proxy import proxying
 from harness.redis_store import ROOMY, again, backend_of, key
 from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
@@ -51,9 +52,9 @@ def fail_over(pair: Sentinel) -> None:
     until(lambda: pair.replica.ask("INFO", "replication")["role"] == "master")
 
 
-def is_replicated(pair: Sentinel) -> bool:
-    primary, replica = (one.ask("INFO", "replication") for one in (pair.primary, pair.replica))
-    return bool(replica["master_link_status"] == "up" and replica["slave_repl_offset"] >= primary["master_repl_offset"])
+def has_all(replica: Valkey, primary: Valkey) -> bool:
+    theirs, ours = replica.ask("INFO", "replication"), primary.ask("INFO", "replication")
+    return bool(theirs["master_link_status"] == "up" and theirs["slave_repl_offset"] >= ours["master_repl_offset"])
 
 
 async def test_what_a_failover_took_is_counted_and_reported(
@@ -63,7 +64,7 @@ async def test_what_a_failover_took_is_counted_and_reported(
     async with RedisStore.open(pair.url, clock) as store:
         for number in range(3):
             await say(store, f"kept-{number}", rules=ROOMY)
-        await asyncio.to_thread(until, lambda: is_replicated(pair))
+        await asyncio.to_thread(until, lambda: has_all(pair.replica, pair.primary))
         await asyncio.to_thread(cut_off, pair)
         for number in range(2):
             await say(store, f"lost-{number}", rules=ROOMY)
@@ -109,7 +110,7 @@ async def test_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock
     async with RedisStore.open(pair.url, clock) as store:
         for number in range(20):
             await say(store, f"m{number}", key=key(number % 4), rules=ROOMY)
-        await asyncio.to_thread(until, lambda: is_replicated(pair))
+        await asyncio.to_thread(until, lambda: has_all(pair.replica, pair.primary))
         await asyncio.to_thread(pair.primary.kill)
         async with asyncio.timeout(15):
             for number in range(20, 40):
@@ -153,3 +154,20 @@ async def test_with_wait_and_no_replica_nothing_is_acknowledged(tmp_path: Path, 
         async with RedisStore.open(servers.url, clock) as store:
             assert (await say(store, "m1", rules=OFF)).status == "duplicate"
             assert ids_of(await take(store)) == ["m1"]
+
+
+async def test_a_name_that_moves_to_the_new_primary_is_followed(tmp_path: Path, clock: VirtualClock) -> None:
+    """As with managed services: the old primary lives on as a replica, and keeps the connections it has."""
+    with Valkey(tmp_path / "old", is_safe=False) as old, proxying(old.port) as proxy:
+        follow = (f"replicaof {HOST} {old.port}", "repl-diskless-sync-delay 0")
+        with Valkey(tmp_path / "new", *follow, is_safe=False) as new:
+            async with RedisStore.open(f"redis://{HOST}:{proxy.port}", clock) as store:
+                await say(store, "m1", rules=ROOMY)
+                await store.find(BOB)
+                await asyncio.to_thread(until, lambda: has_all(new, old))
+                new.ask("REPLICAOF", "NO", "ONE")
+                old.ask("REPLICAOF", HOST, new.port)
+                proxy.lead_to(new.port)
+                async with asyncio.timeout(10):
+                    await again(store, "m2")
+                assert await open_ids(store) == ["m1", "m2"]

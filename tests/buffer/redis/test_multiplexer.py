@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ConnectionError, NoScriptError, ResponseError
 
 from harness.databases import Valkey, until
 from harness.proxy import Proxy
@@ -100,3 +100,14 @@ async def test_it_ends_at_once_with_its_client(server: Valkey) -> None:
     await Multiplexer(client).execute_command("PING")
     async with asyncio.timeout(TIMEOUT_MS / 2000):
         await hang_up(client)
+
+
+async def test_a_server_that_became_a_replica_is_left(shared: Multiplexer, server: Valkey) -> None:
+    """Its name may lead to the new primary by now, which only a new connection finds out."""
+    mine = await shared.execute_command("CLIENT", "ID")
+    server.ask("REPLICAOF", "127.0.0.1", 1)
+    with pytest.raises(ConnectionError, match="no longer the primary"):
+        await shared.execute_command("SET", "n", 1)
+    server.ask("REPLICAOF", "NO", "ONE")
+    assert await shared.execute_command("SET", "n", 1) == b"OK"
+    assert await shared.execute_command("CLIENT", "ID") != mine

@@ -19,6 +19,9 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from turntake.buffer.redis.url import TIMEOUT_MS, Client
 
+NOT_PRIMARY = ("READONLY", "MASTERDOWN")
+"""How the errors of a server begin that is no longer the primary. Its name may lead to the new one already."""
+
 
 class Multiplexer:
     """Calls a single server, or the primary behind Sentinels. It connects when it is first used, and after a loss."""
@@ -93,6 +96,8 @@ class _Protocol(asyncio.Protocol):
                     continue
                 if isinstance(answer, hiredis.ReplyError):
                     future.set_exception(answer)
+                    if str(answer).startswith(NOT_PRIMARY):
+                        self._drop()
                 else:
                     future.set_result(answer)
         except (hiredis.ProtocolError, IndexError):

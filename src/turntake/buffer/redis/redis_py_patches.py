@@ -1,12 +1,15 @@
-"""Three corrections to redis-py's connections.
+"""Four corrections to redis-py's connections.
 
 How this works: a redis-py client makes its connections from a class that it was given. Before the first connection is
-made, `patch` puts a subclass in that place, which differs in three ways:
+made, `patch` puts a subclass in that place, which differs in four ways:
 
 - Commands are packed by hiredis, in C. redis-py does so on its blocking connections only; in Python, packing a large
   batch would take as long as everything else together.
 - Writing to a connection that broke raises RuntimeError under uvloop. It becomes redis-py's own ConnectionError, which
   redis-py answers by connecting again.
+- A server that is no longer the primary, but keeps its connections, would be asked for ever. Its connections are closed
+  instead, so that the next one leads to wherever the server's name leads now. redis-py does so behind Sentinels only,
+  and a cluster says itself where a slot went.
 - Every connection is remembered for as long as it lives. redis-py forgets those to a node that left the cluster without
   closing them; so we close what is left when the store closes.
 """
@@ -17,6 +20,7 @@ from weakref import WeakSet
 import hiredis
 from redis.asyncio import RedisCluster
 from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import MasterDownError, ReadOnlyError
 
 from turntake.buffer.redis.url import Client
 
@@ -27,18 +31,17 @@ def patch(client: Client) -> WeakSet[Any]:
     if isinstance(client, RedisCluster):
         manager = client.nodes_manager
         # Nodes that are found later take their class from here, those named in the URL have theirs already.
-        manager.connection_kwargs["connection_class"] = _patched(
-            manager.connection_kwargs["connection_class"], connections
-        )
+        found_later = manager.connection_kwargs["connection_class"]
+        manager.connection_kwargs["connection_class"] = _patched(found_later, connections, is_cluster=True)
         for node in manager.startup_nodes.values():
-            node.connection_class = _patched(node.connection_class, connections)
+            node.connection_class = _patched(node.connection_class, connections, is_cluster=True)
     else:
         pool = client.connection_pool
-        pool.connection_class = _patched(pool.connection_class, connections)
+        pool.connection_class = _patched(pool.connection_class, connections, is_cluster=False)
     return connections
 
 
-def _patched(connection_class: Any, connections: WeakSet[Any]) -> Any:
+def _patched(connection_class: Any, connections: WeakSet[Any], *, is_cluster: bool) -> Any:
     class Patched(connection_class):  # type: ignore[misc]
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
@@ -55,5 +58,14 @@ def _patched(connection_class: Any, connections: WeakSet[Any]) -> Any:
             except RuntimeError as error:
                 await self.disconnect(nowait=True)
                 raise ConnectionLost(str(error)) from error
+
+        async def read_response(self, *args: Any, **options: Any) -> Any:
+            try:
+                return await super().read_response(*args, **options)
+            except (ReadOnlyError, MasterDownError) as error:
+                if is_cluster:
+                    raise
+                await self.disconnect(nowait=True)
+                raise ConnectionLost(f"It is no longer the primary: {error}") from error
 
     return Patched
