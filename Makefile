@@ -6,6 +6,7 @@ BIN := .venv/bin
 PIP := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip -qq --disable-pip-version-check
 RUNTIME := .venv/.runtime
 INSTALLED := .venv/.installed
+ADDED = .venv/.extras-$(subst $(space),-,$(strip $(EXTRAS)))
 
 comma := ,
 space := $(subst ,, )
@@ -39,12 +40,13 @@ $(INSTALLED): $(RUNTIME) constraints.txt
 	@touch $@
 
 # pip cannot check the hashes of extras: what they need is only known once it has been resolved.
-runtime: $(RUNTIME) ## create .venv with the service alone, and the extras in EXTRAS="redis postgres"
-ifneq ($(EXTRAS),)
+$(ADDED): $(RUNTIME) constraints.txt
 	@echo "Adding the extras: $(EXTRAS)"
 	@sed -nE 's/^([A-Za-z0-9._-]+==[^ ]+).*/\1/p' constraints.txt > .venv/pins.txt
 	@$(PIP) install --no-build-isolation --constraint .venv/pins.txt -e '.[$(subst $(space),$(comma),$(strip $(EXTRAS)))]'
-endif
+	@touch $@
+
+runtime: $(RUNTIME) $(if $(EXTRAS),$(ADDED)) ## create .venv with the service alone, and the extras in EXTRAS="redis postgres"
 
 serve: runtime ## run the service; flags go in ARGS="...", extras in EXTRAS="redis"
 	$(BIN)/turntake serve $(ARGS)
