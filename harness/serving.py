@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from turntake.operate.client import Client, Happened
+from turntake.operate.client import Client, ServerEvent
 
 PATIENCE_S = 20
 PATIENT = ("--rules-silence-ms", "600000", "--rules-max-wait-ms", "600000", "--rules-typing-inference-ms", "0")
@@ -91,6 +91,6 @@ def eventually(client: Client, path: str, **wanted: object) -> dict[str, Any]:
     raise AssertionError(f"{path} never said {wanted}: {found}")
 
 
-def first(events: Iterator[Happened], kind: str) -> dict[str, Any]:
+def first(events: Iterator[ServerEvent], kind: str) -> dict[str, Any]:
     """The next event of this kind."""
     return next(event.data for event in events if event.kind == kind)

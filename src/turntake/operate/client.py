@@ -12,15 +12,16 @@ from turntake.errors import TurntakeError
 from turntake.http.hosts import is_loopback
 from turntake.operate.options.groups import Options
 
+# A server on the same network connects at once; it may take longer to list many conversations.
 TIMEOUT = httpx2.Timeout(10, read=30)
-# The server says something every 15 s even if nothing happens.
+# The server sends something every 15 s even if nothing happens.
 STREAM_TIMEOUT = httpx2.Timeout(10, read=60)
 
 
 EXAMPLE = Options().own_url
 
 
-class Happened(NamedTuple):
+class ServerEvent(NamedTuple):
     """One server-sent event."""
 
     kind: str
@@ -52,7 +53,7 @@ class Client:
         return self._call("DELETE", path)
 
     @contextmanager
-    def events(self, conversation: str = "") -> Iterator[Iterator[Happened]]:
+    def events(self, conversation: str = "") -> Iterator[Iterator[ServerEvent]]:
         """What happens from now on, until the server ends the stream."""
         query = {"conversation": conversation} if conversation else {}
         with (
@@ -62,8 +63,8 @@ class Client:
             if stream.status_code != 200:
                 stream.read()
                 raise TurntakeError(complaint(stream, self.url))
-            frames = Frames()
-            yield (event for line in stream.iter_lines() if (event := frames.feed(line)))
+            parser = EventParser()
+            yield (event for line in stream.iter_lines() if (event := parser.feed(line)))
 
     def _call(self, method: str, path: str, **options: Any) -> Any:
         with explained(self.url):
@@ -113,14 +114,14 @@ def complaint(response: httpx2.Response, url: str) -> str:
     return str(detail)
 
 
-class Frames:
-    """Puts a stream's lines together to events; comments, which are heartbeats, give none."""
+class EventParser:
+    """Reads server-sent events line by line; comments, which are heartbeats, give none."""
 
     def __init__(self) -> None:
         self._kind = ""
 
-    def feed(self, line: str) -> Happened | None:
+    def feed(self, line: str) -> ServerEvent | None:
         name, _, value = line.partition(": ")
         if name == "event":
             self._kind = value
-        return Happened(self._kind, msgspec.json.decode(value)) if name == "data" else None
+        return ServerEvent(self._kind, msgspec.json.decode(value)) if name == "data" else None

@@ -80,7 +80,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: `at`, `level`, `logger`, `message`, then the fields."""
+    """One object per line: `at`, `level`, `logger`, `message`, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {

@@ -22,7 +22,7 @@ from turntake.service import Arrival, Receipt, TurnTake
 
 
 class Storeless(TurnTake):
-    """Says that it buffered what it forgot."""
+    """Answers as if it had buffered the messages, and keeps nothing."""
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         due_at = self.clock.now() + 1_000

@@ -1,4 +1,4 @@
-"""What every command that talks to a server shares: its address, its key, how a wait is put into words."""
+"""What every command that talks to a server shares: its address, its key, and how times are put into words."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def connected(url: str | None, key: str | None, config: Path | None = None) -> I
 
 
 def destination(url: str | None, key: str | None, config: Path | None = None) -> tuple[str, str]:
-    """The server's address and key. A key of our own server is not for others: they get only one that was given."""
+    """The server's address and key. A key from the settings is for this machine's server, and for no other."""
     options = load(config=config)
     ours, keys = options.own_url, options.api_keys
     is_ours = url is None or url.rstrip("/") == ours

@@ -1,4 +1,4 @@
-"""`turntake demo`: the crowd in the terminal while it writes, and the sum of it afterwards."""
+"""`turntake demo`: the crowd in the terminal while it writes, and the totals afterwards."""
 
 import asyncio
 import shutil
@@ -18,7 +18,7 @@ from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import clean, counted, duration, paint, say, short
 from turntake.operate.demo.story import Demo, Person, embedded
 
-REDRAW_MS = 120
+REDRAW_MS = 120  # often enough to look alive, seldom enough for a slow terminal
 COLOURS = {"quiet": "dim", "collecting": "yellow", "answering": "green"}
 
 app = App(
@@ -71,7 +71,7 @@ async def _demo(people: int, seconds: float, speed: float, url: str | None, key:
         )
         showing = asyncio.create_task(_live(play) if sys.stdout.isatty() else _lines(play))
         try:
-            await play.play(seconds)
+            await play.play(int(seconds * 1_000))
         finally:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
@@ -80,9 +80,9 @@ async def _demo(people: int, seconds: float, speed: float, url: str | None, key:
 
 
 async def _lines(play: Demo) -> None:
-    """Where nobody watches: a line for each answered turn, no control codes."""
+    """Where the output is not a terminal: one line per turn, no control codes."""
     while True:
-        person, event = await play.heard.get()
+        person, event = await play.events.get()
         if event.kind == "claimed":
             number = counted(event.data["messages"], "message")
             say(f"{person.name:<8} {person.manner.name:<12} {number:>11} -> 1 turn  ({event.data['reason']})")

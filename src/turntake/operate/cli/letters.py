@@ -1,4 +1,4 @@
-"""`turntake letters`: what nobody answered, until somebody decides."""
+"""`turntake letters`: dead letters, which wait until somebody retries or discards them."""
 
 from typing import Annotated, Any
 from urllib.parse import quote

@@ -16,7 +16,7 @@ from turntake.operate.cli import webhook as webhooks
 from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
-from turntake.operate.client import Client, Happened
+from turntake.operate.client import Client, ServerEvent
 from turntake.operate.options.sources import load
 from turntake.rules.key import ConversationKey
 
@@ -81,7 +81,7 @@ def send(
 
 
 def _refuse_for_webhooks(**flags: object) -> None:
-    """A platform decides these; and it does not tell whether it knew an id, so nobody could say what to wait for."""
+    """A platform decides these itself, and does not say whether it knew an id: --follow could not tell when to stop."""
     for name, value in flags.items():
         if value:
             both = " together with --follow" if name == "id" else ""
@@ -153,10 +153,10 @@ def _print_receipts(receipts: list[dict[str, Any]]) -> None:
 
 def _follow(client: Client, key: str, post: Callable[[], set[str]], json: bool) -> int:
     """Watches before it sends, so that no answer is too quick for it."""
-    with client.events(key) as happened:
+    with client.events(key) as events:
         open_ids = post()
         code = 0
-        for turn in _ended(client, happened) if open_ids else ():
+        for turn in _ended(client, events) if open_ids else ():
             open_ids -= {message["id"] for message in turn["messages"]}
             code = max(code, _print_turn(turn, json))
             if not open_ids:
@@ -166,8 +166,8 @@ def _follow(client: Client, key: str, post: Callable[[], set[str]], json: bool) 
     return code
 
 
-def _ended(client: Client, happened: Iterator[Happened]) -> Iterator[dict[str, Any]]:
-    for event in happened:
+def _ended(client: Client, events: Iterator[ServerEvent]) -> Iterator[dict[str, Any]]:
+    for event in events:
         if event.kind in ENDS:
             yield client.get(f"/v1/turns/{event.data['turnId']}")
 

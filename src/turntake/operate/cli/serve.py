@@ -127,7 +127,7 @@ def _print_banner(options: Options, parts: Parts, url: str) -> None:
 
 
 def _tell_of_channels(accounts: list[Account]) -> None:
-    """What is configured in part is worth a warning each; what is not configured at all, one line together."""
+    """One warning for each channel that is configured in part, one line for all that are not configured at all."""
     for account in accounts:
         if account.is_configured and account.status != "ready":
             log.warning("A channel is not ready", extra=_channel_facts(account))
@@ -142,7 +142,7 @@ def _channel_facts(account: Account) -> dict[str, str]:
 
 
 def _unset(options: Options, parts: Parts) -> list[str]:
-    """One line each: what was set in vain, and one for all that is optional and not set."""
+    """One line for each thing that was set without effect, and one for all that is optional and not set."""
     vain = ", ".join(parts.ignored)
     lines = [f"{options.agent} brings its own store and rules; ignored: {vain}."] if vain else []
     if options.public_url and not options.api_keys:

@@ -1,4 +1,4 @@
-"""A platform's own webhook, made here: signed with our secrets and posted to a server, which cannot tell."""
+"""A platform's webhook as the platform would send it: signed with the secrets that are set here, posted to a server."""
 
 import uuid
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class WebhookCalls(NamedTuple):
 
     @property
     def ids(self) -> set[str]:
-        """What the server knows the messages by."""
+        """The ids under which the server keeps the messages."""
         return {event.message_id for event in self.events}
 
     def key(self, options: Options) -> str:

@@ -14,15 +14,15 @@ from turntake.clock import Clock
 from turntake.deliver.turn import Turn
 from turntake.errors import TurntakeError
 from turntake.instants import to_ms
-from turntake.operate.client import STREAM_TIMEOUT, Frames, Happened, client_options, complaint, explained
+from turntake.operate.client import STREAM_TIMEOUT, EventParser, ServerEvent, client_options, complaint, explained
 from turntake.operate.demo.crowd import MANNERS, Fragment, Manner, name_of, thought
 from turntake.rules.rules import Rules
 from turntake.service import TurnTake
 
-PATIENCE_MS = 12_000
-LAST_WAIT_MS = 40_000
-MOST_MESSAGES = 5_000
-THINKING_MS = (400, 1_200)
+PATIENCE_MS = 12_000  # after which a person without an answer writes on
+LAST_WAIT_MS = 40_000  # longer than `max_wait_ms`, so that every turn falls due
+MOST_MESSAGES = 5_000  # a fast crowd against somebody's own server must end
+THINKING_MS = (400, 1_200)  # a quick model
 
 
 @dataclass
@@ -64,12 +64,15 @@ class Tally:
 
 
 class Demo:
-    """`heard` receives each event of our people after it was noted, for whoever shows it."""
+    """People who write, and the counts of what the server makes of it.
+
+    `events` receives each event about our people after it was counted, for whoever shows it.
+    """
 
     def __init__(self, url: str, key: str, clock: Clock, *, people: int, speed: float, chance: Random) -> None:
         self.tally = Tally()
         self.clock = clock
-        self.heard: asyncio.Queue[tuple[Person, Happened]] = asyncio.Queue()
+        self.events: asyncio.Queue[tuple[Person, ServerEvent]] = asyncio.Queue()
         self._url, self._key = url, key
         self._sealed: dict[str, int] = {}
         self._speed = speed
@@ -81,9 +84,9 @@ class Demo:
             for number, manner in enumerate(manners)
         }
 
-    async def play(self, seconds: float) -> None:
-        """Lets everybody write for about `seconds`, then waits a bounded time for the last answers."""
-        end = self.clock.now() + int(seconds * 1000)
+    async def play(self, for_ms: int) -> None:
+        """Lets everybody write for about so long, then waits a bounded time for the last answers."""
+        end = self.clock.now() + for_ms
         with explained(self._url):
             async with self._connected() as lines:
                 await self._play(lines, end)
@@ -149,7 +152,7 @@ class Demo:
         await self.clock.sleep(int(duration_ms / self._speed))
 
     async def _rest(self, watching: "asyncio.Task[None]") -> None:
-        """Everybody fell silent; what is still collected or being answered gets its time."""
+        """Waits until everybody has an answer, at most `LAST_WAIT_MS`."""
         end = self.clock.now() + int(LAST_WAIT_MS / self._speed)
         while any(person.unanswered for person in self.people.values()):
             if self.clock.now() >= end or watching.done():
@@ -157,15 +160,15 @@ class Demo:
             await self.clock.sleep(50)
 
     async def _watch(self, lines: AsyncIterator[str]) -> None:
-        frames = Frames()
+        parser = EventParser()
         async for line in lines:
-            event = frames.feed(line)
+            event = parser.feed(line)
             person = self.people.get(event.data["conversationKey"]) if event else None
             if event and person:
                 self._note(person, event)
-                self.heard.put_nowait((person, event))
+                self.events.put_nowait((person, event))
 
-    def _note(self, person: Person, event: Happened) -> None:
+    def _note(self, person: Person, event: ServerEvent) -> None:
         data, at = event.data, to_ms(event.data["at"])
         if event.kind == "buffered":
             person.state, person.last_at = "collecting", at

@@ -1,4 +1,4 @@
-"""Looks an installation over before it matters. It opens what serving would open, and changes nothing."""
+"""Examines an installation before it serves. It opens what serving would open, and changes nothing."""
 
 import http.client
 import platform
@@ -16,8 +16,8 @@ from turntake.operate.doctor import stores
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
 
-SQLITE_WANTED = (3, 51, 3)
-YEAR_2026 = 1_767_225_600_000
+SQLITE_WANTED = (3, 51, 3)  # the first without the WAL-reset bug, which can corrupt a database
+YEAR_2026 = 1_767_225_600_000  # no clock that is right shows less
 PROBE_MS = 2_000  # a server of ours answers its health check in a few
 
 
@@ -41,7 +41,7 @@ async def examine(
 
 
 def machine(clock: Clock) -> Iterator[Finding]:
-    """What can be said without any options."""
+    """What does not depend on the options: versions and the clock."""
     import apsw
 
     yield Finding("ok", "turntake", f"{version('turntake')} on Python {platform.python_version()}, {platform.system()}")
@@ -84,7 +84,7 @@ def agent(options: Options) -> Iterator[Finding]:
 
 
 def access(options: Options) -> Iterator[Finding]:
-    """Who may come in, and whether the port is ours to take."""
+    """Who gets in, and whether the port is free."""
     from turntake.http.access import refuse_open_bind
 
     host, keys = options.host, options.api_keys

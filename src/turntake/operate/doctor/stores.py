@@ -1,4 +1,4 @@
-"""The operator's side of stores: looks one over, mends its index, finishes its upgrade. Errors become findings."""
+"""The operator's side of stores: examines one, repairs its index, finishes its upgrade. Errors become findings."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ async def rebuild(url: str, clock: Clock) -> Finding:
         mended = await store.rebuild()
         return f"{mended:,} entries of the index of deadlines mended" if mended else "every deadline was in its place"
 
-    return await _asked(url, clock, "rebuild", mend)
+    return await _maintain(url, clock, "rebuild", mend)
 
 
 async def finish_upgrade(url: str, clock: Clock) -> Finding:
@@ -40,23 +40,25 @@ async def finish_upgrade(url: str, clock: Clock) -> Finding:
     async def finish(store: Maintained) -> str:
         return ", ".join(await store.finish_upgrade()) or "nothing was left to do"
 
-    return await _asked(url, clock, "upgrade", finish)
+    return await _maintain(url, clock, "upgrade", finish)
 
 
-async def _asked(url: str, clock: Clock, about: str, act: Callable[[Maintained], Awaitable[str]]) -> Finding:
+async def _maintain(url: str, clock: Clock, subject: str, act: Callable[[Maintained], Awaitable[str]]) -> Finding:
     try:
         store = open_store(url, clock)
         if not isinstance(store, Maintained):
-            return Finding("ok", about, f"{url.partition(':')[0]}:// needs none; there is nothing to do")
+            return Finding("ok", subject, f"{url.partition(':')[0]}:// needs none; there is nothing to do")
         async with store:
-            return Finding("ok", about, await act(store))
+            return Finding("ok", subject, await act(store))
     except Exception as error:
-        return _failed(about, error)
+        return _failed(subject, error)
 
 
-def _failed(about: str, error: Exception) -> Finding:
+def _failed(subject: str, error: Exception) -> Finding:
     """Our own errors say what to do. A library's may quote the URL with its password, so only its kind is named."""
-    return Finding("fail", about, str(error) if isinstance(error, TurntakeError) else f"failed: {type(error).__name__}")
+    return Finding(
+        "fail", subject, str(error) if isinstance(error, TurntakeError) else f"failed: {type(error).__name__}"
+    )
 
 
 def _unexamined(url: str) -> list[Finding]:

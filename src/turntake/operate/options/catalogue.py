@@ -13,7 +13,7 @@ from turntake.operate.options.settings import Setting, settings_of
 from turntake.platforms.channel import Option
 from turntake.rules.rules import PRESETS
 
-# A preset is no option but a source of values: it stands for the rules that it names.
+# A preset is not an option but a source of values: it stands for the rules that it names.
 PRESET = Setting(
     "rules", "preset", Literal["", *sorted(PRESETS)], "", "Rules to start from; those set below override it."
 )
