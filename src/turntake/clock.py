@@ -1,4 +1,17 @@
-"""The only place that reads the time or sets a timer."""
+"""The only place that reads the time or sets a timer.
+
+How `SystemClock.follow` works: many machines share a store, and deadlines are given by the store's clock. Each answer
+of the store brings its time, and each process keeps its own clock beside it. An answer is always a little old when it
+is read, and nobody knows how old, so:
+
+- If we are behind what the store said, we are behind for certain: we step forward at once.
+- If we are ahead, the answer may only have been slow. So the smallest lead of a whole minute of answers is taken as
+  drift: at least one of them was quick. It is taken back a little at a time, since meanwhile our time stands still.
+- If we are ahead by seconds, the store's clock was set back. We go on as before: the deadlines in the store were given
+  by the time before, and would be late by as much.
+
+The first answer is taken as it is, since no deadline was given by our clock yet.
+"""
 
 import asyncio
 import time
@@ -7,9 +20,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 DAY_MS = 24 * 3_600_000
+# No answer takes so long and still arrives: a lead of more than this means that the store's clock was set back.
 SET_BACK_MS = 5_000
+# Long enough for one quick answer among slow ones, short enough that a clock drifts a few milliseconds at most.
 DRIFT_WATCHED_MS = 60_000
+# What is taken back at once: while our time stands still, deadlines are late by as much, and nobody notices this.
 STAND_STILL_MS = 100
+# Counts on while the machine sleeps, where there is such a clock, and is never set.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -34,7 +51,7 @@ class Clock(ABC):
     """Whether it goes by the store's clock, once there is one; a clock that tests move by hand does not."""
 
     def follow(self, at: int) -> None:
-        """The store's clock, which rules, said `at` a moment ago."""
+        """The store's clock, which counts for everybody, said `at` a moment ago."""
         return
 
     @abstractmethod
@@ -43,10 +60,10 @@ class Clock(ABC):
 
     async def sleep_until(self, at: int) -> None:
         """Returns once `at` has come."""
-        come = asyncio.Event()
-        timer = self.call_at(at, come.set)
+        has_come = asyncio.Event()
+        timer = self.call_at(at, has_come.set)
         try:
-            await come.wait()
+            await has_come.wait()
         finally:
             timer.cancel()
 
@@ -78,21 +95,21 @@ class SystemClock(Clock):
         self._offset += max(0, at - self.now()) / 1000
 
     def follow(self, at: int) -> None:
-        """Being ahead may only mean that the word was long under way; being ahead for a minute of words is drift,
-        which is taken back a little at a time, since meanwhile time stands still."""
+        """Keeps to the store's clock; the head of this file says how."""
         ahead = self._read() - at
         if not self._is_following:
             self._is_following = True
             self._latest = 0
-            self._set_back(ahead, at)
+            self._correct(ahead, at)
         elif ahead < 0:
-            self._set_back(ahead, at)
+            self._correct(ahead, at)
         elif ahead < SET_BACK_MS:
             self._least_ahead = min(self._least_ahead, ahead)
             if at - self._watched_since >= DRIFT_WATCHED_MS:
-                self._set_back(min(self._least_ahead, STAND_STILL_MS), at)
+                self._correct(min(self._least_ahead, STAND_STILL_MS), at)
 
-    def _set_back(self, ahead: int, at: int) -> None:
+    def _correct(self, ahead: int, at: int) -> None:
+        """Takes back what we are ahead, or catches up if that is negative; a new minute of watching begins."""
         self._offset -= ahead / 1000
         self._least_ahead, self._watched_since = SET_BACK_MS, at
 

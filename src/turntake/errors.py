@@ -1,4 +1,4 @@
-"""Everything turntake raises on purpose.
+"""Everything turntake raises on purpose, in one tree.
 
     TurntakeError
     ├── ConfigurationError      a setting or an argument is wrong
@@ -6,8 +6,8 @@
     ├── InvalidMessage          what was sent cannot be a message
     ├── StoreUnavailable        the store did not confirm it; nothing was acknowledged
     ├── ClaimLost               another worker, or an interruption, took the turn over
-    ├── RetryLater              raised by a handler: call me again later, this is not a failure
-    ├── GiveUp                  raised by a handler: never call me again with this turn
+    ├── RetryLater              raised by a handler or for a platform: again later, this is not a failure
+    ├── GiveUp                  raised by a handler or for a platform: never again with this turn
     ├── Problem                 ends an HTTP request with a status and a sentence that says what to do
     ├── Forged                  raised by a channel: the platform did not send this webhook
     ├── Unreadable              raised by a channel: the platform sent it, but nobody can read it
@@ -15,7 +15,7 @@
     ├── SendFailed              the platform did not take a reply, and may take it at the next try
     └── FateUnknown             nobody knows whether the platform took a reply
 
-Without an argument, an error's message is its docstring's first line, which says what to do.
+Without an argument, an error's message is the first line of its docstring, which says what to do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ import msgspec
 
 
 class TurntakeError(Exception):
-    """turntake could not do what was asked."""
+    """turntake could not do what was asked; the message says what to do."""
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (self.__doc__ or "").strip().split("\n")[0])
@@ -35,7 +35,7 @@ class ConfigurationError(TurntakeError):
 
 
 class MissingExtra(ConfigurationError):
-    """An optional dependency is missing."""
+    """An optional dependency is missing; install the extra that the message names."""
 
     def __init__(self, extra: str) -> None:
         super().__init__(f"This needs an extra that is not installed: pip install 'turntake[{extra}]'")
@@ -78,7 +78,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Problem(TurntakeError):
-    """Ends a request with an error that its sender can act on."""
+    """The request cannot be answered; `detail` says what its sender can do."""
 
     def __init__(
         self, status: int, detail: str, errors: Sequence[Fault] = (), headers: Mapping[str, str] | None = None
@@ -119,7 +119,7 @@ class CallFailed(TurntakeError):
 
 
 class SendFailed(TurntakeError):
-    """The platform did not take the reply, and may take it at the next try."""
+    """The platform did not take the reply; it is sent again."""
 
 
 class FateUnknown(TurntakeError):

@@ -1,4 +1,4 @@
-"""The agent as a Python function."""
+"""The agent as a Python function: its calls, and what its return value means."""
 
 import asyncio
 import contextvars
@@ -26,49 +26,49 @@ class HandlerSink(Sink):
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
         if self._is_async:
-            said = await self._handler(turn)
+            result = await self._handler(turn)
         else:
-            said = await _in_thread(self._handler, turn)
-        if inspect.isawaitable(said):
-            said = await said
-        return Answer(replies_of(said))
+            result = await _in_thread(self._handler, turn)
+        if inspect.isawaitable(result):
+            result = await result
+        return Answer(replies_of(result))
 
 
 async def _in_thread(handler: Handler, turn: Turn) -> object:
-    """Runs a plain function beside the event loop, in a daemon: a stuck one keeps no process from ending."""
+    """Runs a plain function beside the event loop, in a daemon thread: one that is stuck lets the process end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[object] = loop.create_future()
     context = contextvars.copy_context()
 
     def run() -> None:
         try:
-            said, error = context.run(handler, turn), None
+            result, error = context.run(handler, turn), None
         except BaseException as raised:
-            said, error = None, raised
-        with suppress(RuntimeError):  # the loop is gone, and whoever waited with it
-            loop.call_soon_threadsafe(_resolve, done, said, error)
+            result, error = None, raised
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(_resolve, done, result, error)
 
     threading.Thread(target=run, name="turntake-handler", daemon=True).start()
     return await done
 
 
-def _resolve(done: "asyncio.Future[object]", said: object, error: BaseException | None) -> None:
+def _resolve(done: "asyncio.Future[object]", result: object, error: BaseException | None) -> None:
     if done.done():
         return
     if error is None:
-        done.set_result(said)
+        done.set_result(result)
     else:
         done.set_exception(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
 
-def replies_of(said: object) -> tuple[str, ...]:
+def replies_of(result: object) -> tuple[str, ...]:
     """The replies in a handler's return value: None, a text, or several texts."""
-    if said is None or said == "":
+    if result is None or result == "":
         return ()
-    if isinstance(said, str):
-        return (said,)
-    if isinstance(said, Iterable) and not isinstance(said, bytes | dict):
-        replies = tuple(said)
+    if isinstance(result, str):
+        return (result,)
+    if isinstance(result, Iterable) and not isinstance(result, bytes | dict):
+        replies = tuple(result)
         if all(isinstance(reply, str) for reply in replies):
             return replies
-    raise GiveUp(f"A handler returns a text, a list of texts, or None; this one returned {type(said).__name__}.")
+    raise GiveUp(f"A handler returns a text, a list of texts, or None; this one returned {type(result).__name__}.")

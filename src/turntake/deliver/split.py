@@ -1,4 +1,7 @@
-"""A reply in pieces that a platform takes: cut where a reader would pause, and never inside a character."""
+"""A reply in pieces that a platform takes: cut where a reader would pause, and never inside a character.
+
+A character is what people see as one: a letter with its accents, a family of emoji, a flag.
+"""
 
 import re
 import unicodedata
@@ -13,7 +16,7 @@ PAUSES = (
     re.compile(r"(?<=[.!?…])\s|(?<=[\u3002\uff01\uff1f])"),
     re.compile(r"\s"),
 )
-JOINER = "\u200d"
+JOINER = "\u200d"  # joins emoji into one, such as a family
 
 
 def split(text: str, longest: int, unit: Unit = "characters") -> tuple[str, ...]:
@@ -32,11 +35,10 @@ def size(text: str, unit: Unit) -> int:
 def _pieces(text: str, longest: int, unit: Unit) -> Iterator[str]:
     rest = text.strip()
     while rest:
-        piece = _fitting(rest, longest, unit)
-        cut = len(piece) if len(piece) == len(rest) else _cut(rest, len(piece))
-        said = rest[:cut].rstrip()
-        if said:
-            yield said
+        fitting = len(_fitting(rest, longest, unit))
+        cut = fitting if fitting == len(rest) else _cut(rest, fitting)
+        if piece := rest[:cut].rstrip():
+            yield piece
         rest = rest[cut:].lstrip()
 
 
@@ -52,21 +54,21 @@ def _fitting(text: str, longest: int, unit: Unit) -> str:
 def _cut(text: str, most: int) -> int:
     """The best place to cut at or before `most`: a pause in the second half, else between two characters."""
     for pause in PAUSES:
-        found = pause.finditer(text, most // 2, most + 1)
-        cuts = [each.end() for each in found if each.end() > 0 and each.start() <= most]
+        pauses = pause.finditer(text, most // 2, most + 1)
+        cuts = [match.end() for match in pauses if match.end() > 0 and match.start() <= most]
         if cuts:
             return min(cuts[-1], most)
-    return next((place for place in range(most, 0, -1) if _is_between(text, place)), most)
+    return next((index for index in range(most, 0, -1) if _is_between(text, index)), most)
 
 
-def _is_between(text: str, place: int) -> bool:
-    """Whether a new character, as people see it, begins at `place`."""
-    before, after = text[place - 1], text[place]
+def _is_between(text: str, index: int) -> bool:
+    """Whether a new character, as people see it, begins at `index`."""
+    before, after = text[index - 1], text[index]
     if JOINER in (before, after) or unicodedata.category(after).startswith("M"):
         return False
     if "\U0001f3fb" <= after <= "\U0001f3ff" or (before, after) == ("\r", "\n"):
         return False
-    return not (_is_flag(before) and _is_flag(after) and _flags_before(text, place) % 2)
+    return not (_is_flag(before) and _is_flag(after) and _flags_before(text, index) % 2)
 
 
 def _is_flag(character: str) -> bool:
@@ -74,8 +76,8 @@ def _is_flag(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def _flags_before(text: str, place: int) -> int:
-    start = place
+def _flags_before(text: str, index: int) -> int:
+    start = index
     while start and _is_flag(text[start - 1]):
         start -= 1
-    return place - start
+    return index - start

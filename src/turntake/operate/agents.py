@@ -59,10 +59,10 @@ def load_object(spec: str) -> Any:
         raise ConfigurationError(
             f"{spec!r} does not name an agent: write `echo`, a URL, or module:attribute, for example my_app:answer."
         )
-    found: Any = _module(module_name)
+    loaded: Any = _module(module_name)
     for name in path.split("."):
-        found = _attribute(found, name, spec)
-    return found
+        loaded = _attribute(loaded, name, spec)
+    return loaded
 
 
 def _module(name: str) -> ModuleType:
@@ -102,24 +102,24 @@ def _attribute(owner: Any, name: str, spec: str) -> Any:
         ) from None
 
 
-def _as_agent(found: Any, spec: str) -> Agent:
+def _as_agent(loaded: Any, spec: str) -> Agent:
     from turntake.service import TurnTake  # it imports this package, so not at the top
 
-    if isinstance(found, Sink):
-        return Agent(found)
-    if isinstance(found, TurnTake):
-        if found._sink is None:
+    if isinstance(loaded, Sink):
+        return Agent(loaded)
+    if isinstance(loaded, TurnTake):
+        if loaded._sink is None:
             raise ConfigurationError(f"{spec!r} has no handler yet: decorate a function in it with @turns.handler.")
-        return Agent(found._sink, found)
-    if inspect.isclass(found):
+        return Agent(loaded._sink, loaded)
+    if inspect.isclass(loaded):
         raise ConfigurationError(f"{spec!r} is a class: name a function, or an instance of it.")
-    if not callable(found):
+    if not callable(loaded):
         raise ConfigurationError(
-            f"{spec!r} is of type {type(found).__name__}: "
+            f"{spec!r} is of type {type(loaded).__name__}: "
             "name a function that takes a Turn, a Sink, or a TurnTake object."
         )
-    _check_signature(found, spec)
-    return Agent(HandlerSink(found))
+    _check_signature(loaded, spec)
+    return Agent(HandlerSink(loaded))
 
 
 def _check_signature(function: Callable[..., Any], spec: str) -> None:
