@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.fake_outbound import Postbox
+from harness.http_client import Knocking
+from harness.servers import talking
 from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
-from turntake.errors import FateUnknown
+from turntake.errors import FateUnknown, Forged, Unreadable
 from turntake.observe.observer import STEPS, Observer
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Dead, Retry, Settlement, Touch
@@ -111,6 +113,16 @@ async def test_what_is_ignored_is_told_with_its_reason() -> None:
     await after(recorder, hello, during=during)
     ignored = [(step.facts[1].id, step.facts[2]) for step in recorder.steps if step.name == "ignored"]
     assert sorted(ignored) == [("m1", "duplicate"), ("m2", "blank"), ("m3", "nothing to amend")]
+
+
+@pytest.mark.parametrize(("word", "content", "error"), [("guess", b"[]", Forged), ("sesame", b"{", Unreadable)])
+def test_a_webhook_that_is_turned_away_is_told(word: str, content: bytes, error: type[Exception]) -> None:
+    recorder = Recorder()
+    turns = TurnTake("memory://", role="accept", observers=[recorder])
+    with talking(turns, channels={("knock", "sales"): Knocking({"word": "sesame"})}) as client:
+        client.post("/webhooks/knock/sales", content=content, headers={"x-word": word})
+    channel, account, raised = recorder.of("refused")
+    assert (channel, account, type(raised)) == ("knock", "sales", error)
 
 
 async def test_a_touch_and_an_interruption_are_told() -> None:
@@ -246,7 +258,7 @@ async def test_an_observer_that_raises_harms_no_turn(caplog: pytest.LogCaptureFi
 def test_every_step_does_nothing_by_default() -> None:
     """An observer need not know all of them."""
     observer = Observer()
-    assert len(STEPS) == 17
+    assert len(STEPS) == 18
     for step in STEPS:
         arguments = range(step.__code__.co_argcount - 1)
         assert step(observer, *arguments) is None

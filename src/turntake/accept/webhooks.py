@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 from turntake.accept.body import read_body
 from turntake.accept.intake import Intake
 from turntake.errors import Forged, Problem, Unreadable
+from turntake.observe.observer import Observer
 from turntake.platforms.channel import Channel, ChatEvent, Request, WebhookAnswer
 from turntake.service import TurnTake
 
@@ -50,9 +51,11 @@ class Webhooks:
             return channel.events_in(request)
         except Forged as error:
             why = _for_account(str(error), name, account)
+            self._turns.observers.tell(Observer.refused, name, account, error)
             log.warning("A webhook was refused", extra=facts | {"reason": why})
             raise Problem(error.status, why) from None
         except Unreadable as error:
+            self._turns.observers.tell(Observer.refused, name, account, error)
             log.warning("A webhook could not be read", extra=facts | {"reason": str(error)})
             raise Problem(400, str(error)) from None
 

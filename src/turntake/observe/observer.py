@@ -1,6 +1,6 @@
 """The port: who hears of each step of a message's life.
 
-                ┌▶ ignored
+                ┌▶ refused, ignored
     a message ──┴▶ received ─▶ touched … ─▶ due ─▶ claimed ─▶ replied … ─▶ answered
                                                       │ ▲
                                                       ▼ │
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Concatenate, Literal, ParamSpec
 
 from turntake.clock import Clock
+from turntake.errors import Forged, Unreadable
 from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
@@ -33,6 +34,9 @@ class Observer:
 
     def received(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
         """A message is stored and waits; or an amendment, which changes one that waits."""
+
+    def refused(self, at: int, channel: str, account: str, error: Forged | Unreadable) -> None:
+        """A webhook was turned away: it was not the platform's, or nobody could read it."""
 
     def ignored(self, at: int, key: ConversationKey, message: Message, reason: Ignored) -> None:
         """A message was acknowledged and changed nothing."""
