@@ -1,16 +1,23 @@
-"""What an acknowledgement by SQLite means: the commit is on the disk. While it closes, there is none."""
+"""What an acknowledgement means: the commit is on the disk, and whoever comes next finds it."""
 
-import asyncio
+import shutil
 from pathlib import Path
 
 import apsw
 import pytest
 
-from turntake import StoreUnavailable
 from turntake.buffer.sqlite.store import SqliteStore
-from turntake.clock import SystemClock
+from turntake.errors import StoreUnavailable
+from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import say
+from turntake.testing.store_contract import (
+    ANN,
+    LEASE_MS,
+    OFF,
+    open_ids,
+    say,
+    take,
+)
 
 FULL = 2  # what SQLite calls `PRAGMA synchronous = FULL`: a commit returns after the log was synced
 
@@ -27,9 +34,43 @@ async def test_a_commit_is_on_disk_when_it_returns(tmp_path: Path) -> None:
             assert connection.execute("PRAGMA synchronous").fetchone() == (FULL,)
 
 
-async def test_a_write_while_the_store_closes_is_refused(tmp_path: Path) -> None:
-    """The thread that commits has ended: whoever comes now is told, and does not wait for ever."""
-    async with SqliteStore(str(tmp_path / "t.db"), SystemClock()) as store:
-        await store._writer.close()
+async def test_a_commit_that_fails_acknowledges_nothing(path: str, clock: VirtualClock) -> None:
+    """Only what is on disk is answered; the store goes on with the next transaction."""
+    async with SqliteStore(path, clock) as store:
+        store._connection.set_commit_hook(lambda: True)
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(store.append([]), timeout=5)
+            await say(store, "m1")
+        store._connection.set_commit_hook(None)
+        assert await store.find(ANN) is None
+        assert (await say(store, "m1")).status == "buffered"
+
+
+async def test_what_a_killed_process_leaves_is_complete(path: str, clock: VirtualClock, tmp_path: Path) -> None:
+    """The files as they are at that moment, never closed, hold every answer that was given."""
+    remains = tmp_path / "remains"
+    remains.mkdir()
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await say(store, "m2")
+        for suffix in ("", "-wal"):
+            shutil.copy(path + suffix, remains / f"turntake.db{suffix}")
+    async with SqliteStore(str(remains / "turntake.db"), clock) as recovered:
+        assert await open_ids(recovered) == ["m1", "m2"]
+        await clock.advance(LEASE_MS)
+        again = await take(recovered)
+        assert (again.turn.id, again.messages) == (claim.turn.id, claim.messages)
+        assert not await recovered.settle(claim, Answered())
+
+
+async def test_a_store_that_was_never_closed_is_no_obstacle(path: str, clock: VirtualClock) -> None:
+    """A successor opens the file beside a process that hangs, and fences it."""
+    hanging = await SqliteStore(path, clock).__aenter__()
+    await say(hanging, "m1", rules=OFF)
+    stale = await take(hanging)
+    async with SqliteStore(path, clock) as successor:
+        await clock.advance(LEASE_MS)
+        assert await successor.settle(await take(successor), Answered())
+        assert not await hanging.settle(stale, Dead("late"))
+        assert await open_ids(hanging) == []
+    await hanging.__aexit__(None, None, None)

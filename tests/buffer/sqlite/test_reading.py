@@ -1,0 +1,81 @@
+"""Lists, forgetting and the index of deadlines, in steps and while others write."""
+
+import asyncio
+
+import pytest
+
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.sqlite import reader
+from turntake.buffer.sqlite.queries import SQL
+from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.store import Query
+from turntake.rules.conversation import Answered
+from turntake.rules.key import ConversationKey
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import (
+    LEASE_MS,
+    OFF,
+    say,
+    take,
+)
+from turntake.testing.store_machine import conversations_by_pages
+
+
+async def test_long_lists_are_read_in_several_steps(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that matches little still finds everything, however the table is cut."""
+    monkeypatch.setattr(reader, "SCANNED_AT_ONCE", 2)
+    async with SqliteStore(path, clock) as store:
+        for number in range(7):
+            tenant = "rare" if number in (3, 6) else "common"
+            await say(store, "m1", key=ConversationKey.of(f"c{number}", tenant=tenant), rules=OFF)
+        for claim in await store.claim(6, LEASE_MS):
+            await store.settle(claim, Answered())
+        rare = await conversations_by_pages(store, Query(tenant="rare", limit=1))
+        assert [key.conversation for key, _ in rare] == ["c6", "c3"]
+        assert len(await conversations_by_pages(store, Query(limit=3))) == 7
+        assert len(await conversations_by_pages(store, Query(limit=1, state="collecting"))) == 1
+
+
+async def test_one_that_is_answered_while_it_is_listed_is_listed_once(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was seen among those that are due, and then among the idle ones."""
+    look = reader.SqliteReader._page
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        loop = asyncio.get_running_loop()
+
+        def page(self: reader.SqliteReader, query: Query, after: Cursor) -> object:
+            found = look(self, query, after)
+            if after == reader.START:
+                asyncio.run_coroutine_threadsafe(store.settle(claim, Answered()), loop).result(5)
+            return found
+
+        monkeypatch.setattr(reader.SqliteReader, "_page", page)
+        ((_, conversation),) = (await store.history.conversations(Query())).items
+        assert conversation.state == "idle"
+
+
+async def test_forgetting_a_lot_takes_several_calls(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call does a bounded part and says how much."""
+    monkeypatch.setattr(reader, "FORGOTTEN_AT_ONCE", 2)
+    async with SqliteStore(path, clock) as store:
+        for number in range(3):
+            await say(store, f"m{number}", rules=OFF)
+            await store.settle(await take(store), Answered())
+        await clock.advance(1)
+        assert [await store.history.forget(clock.now()) for _ in range(3)] == [2, 1, 0]
+
+
+async def test_deadlines_are_found_by_the_index(path: str, clock: VirtualClock) -> None:
+    """Claiming and looking for the next deadline never scan the conversations."""
+    async with SqliteStore(path, clock) as store:
+        for name, bindings in (("due", (0, 1)), ("next_due", ())):
+            plan = store._reader.connection.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", bindings).fetchall()
+            steps = [str(row[3]) for row in plan if "TEMP B-TREE FOR LAST TERM" not in str(row[3])]
+            assert all("conversations_due" in step for step in steps), plan

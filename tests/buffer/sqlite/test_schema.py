@@ -1,0 +1,92 @@
+"""Migrations, URLs and files: what is opened, and what is refused with a reason."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from turntake.buffer.sqlite import schema
+from turntake.buffer.sqlite.schema import connect, migrate, migrations, network_file_system, schema_version
+from turntake.buffer.sqlite.store import SqliteStore
+from turntake.errors import ConfigurationError
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import (
+    say,
+)
+
+
+async def test_migrations_apply_from_nothing_and_only_once(path: str, clock: VirtualClock) -> None:
+    """A new file gets the latest schema, and opening it again changes nothing."""
+    for _ in range(2):
+        async with SqliteStore(path, clock) as store:
+            await say(store, "m1")
+    connection = connect(path)
+    assert schema_version(connection) == migrations()[-1][0]
+    connection.close()
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    """The number is the schema's version."""
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+async def test_a_later_schema_is_refused_and_left_alone(path: str, clock: VirtualClock) -> None:
+    """A file from a newer release is not guessed at."""
+    connection = connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(ConfigurationError, match="schema 99"):
+        await SqliteStore(path, clock).__aenter__()
+    assert schema_version(connection) == 99
+    assert not connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a schema would be worse than none."""
+    connection = connect(path)
+    broken = [(1, "CREATE TABLE half (x)"), (2, "CREATE TABLE half (x)")]
+    monkeypatch.setattr(schema, "migrations", lambda: broken)
+    with pytest.raises(apsw.SQLError):
+        migrate(connection)
+    assert schema_version(connection) == 0
+    assert not connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "turntake.db"])
+def test_a_url_without_a_file_is_refused(url: str, clock: VirtualClock) -> None:
+    """A buffer that vanishes with the process is not what somebody asks SQLite for."""
+    with pytest.raises(ConfigurationError, match="sqlite:///path"):
+        SqliteStore.open(url, clock)
+
+
+def test_a_url_names_a_relative_or_an_absolute_file(clock: VirtualClock) -> None:
+    """Three slashes, or four."""
+    assert SqliteStore.open("sqlite:///turntake.db", clock).path == "turntake.db"
+    assert SqliteStore.open("sqlite:////var/t.db", clock).path == "/var/t.db"
+
+
+async def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path: Path, clock: VirtualClock) -> None:
+    """A missing folder, and a file that is no database, are said at the start."""
+    (tmp_path / "text.db").write_text("no database " * 100)
+    for bad in ("missing/t.db", "text.db"):
+        with pytest.raises(ConfigurationError, match="Cannot open"):
+            await SqliteStore(str(tmp_path / bad), clock).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [("/data/t.db", "nfs4"), ("/data/local/t.db", None), ("/t.db", None), ("/database/t.db", None)]
+)
+def test_network_file_systems_are_known_by_their_mount(place: str, kind: str | None) -> None:
+    """The innermost mount decides."""
+    mounts = "/dev/a / ext4 rw 0 0\nhost:/x /data nfs4 rw 0 0\n/dev/b /data/local xfs rw 0 0\n"
+    assert network_file_system(Path(place), mounts) == kind
+
+
+async def test_a_network_file_system_is_refused(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write-ahead log would lose data there."""
+    monkeypatch.setattr("turntake.buffer.sqlite.store.network_file_system", lambda path, mounts: "nfs4")
+    with pytest.raises(ConfigurationError, match="network file system"):
+        await SqliteStore(path, clock).__aenter__()
