@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from turntake.buffer.janitor import HistoryOptions, keep_forgetting
 from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
@@ -23,7 +24,7 @@ from turntake.claim.attempt import Ports
 from turntake.claim.completion import Completion, ReportedTurn
 from turntake.claim.options import WorkerOptions
 from turntake.claim.worker import Worker
-from turntake.clock import DAY_MS, Clock, SystemClock
+from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
@@ -46,17 +47,6 @@ Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
-# Once a minute is often enough to forget; while there is more to forget, the pause is short, so that writers get in.
-JANITOR_MS, JANITOR_BUSY_MS = 60_000, 100
-
-
-class HistoryOptions(msgspec.Struct, frozen=True):
-    """`[history]`: what is kept of turns that have ended."""
-
-    # The platforms' longest redelivery is about a week; a message that comes again within it is known.
-    keep_ms: Annotated[int, msgspec.Meta(ge=0, description="How long settled turns are kept.")] = 8 * DAY_MS
-
-
 _WORKER, _HISTORY = WorkerOptions(), HistoryOptions()
 
 
@@ -114,7 +104,7 @@ class TurnTake:
         self._store_or_url = store
         self._sink = None if agent is None else _as_sink(agent)
         self._outbound = outbound or NoOutbound()
-        self._keep_ms = keep_ms
+        self._history_options = HistoryOptions(keep_ms)
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -254,7 +244,8 @@ class TurnTake:
             ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for)
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
-            self._tasks.append(asyncio.create_task(self._forget(), name="turntake-janitor"))
+            janitor = keep_forgetting(self.store, self._history_options)
+            self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
 
     async def _listen(self, worker: Worker) -> None:
@@ -264,16 +255,6 @@ class TurnTake:
             for key, turn_id, epoch in hint.interrupted:
                 with suppress(ValueError):
                     worker.interrupt(ConversationKey.parse(key), turn_id, epoch)
-
-    async def _forget(self) -> None:
-        """Drops settled turns once they are older than `keep_ms`, a little at a time."""
-        while True:
-            try:
-                forgotten = await self.store.history.forget(self.clock.now() - self._keep_ms)
-            except Exception as error:
-                log.error("Nothing could be forgotten", extra={"action": "forget", "error": type(error).__name__})
-                forgotten = 0
-            await self.clock.sleep(JANITOR_BUSY_MS if forgotten else JANITOR_MS)
 
     def _appended(self, arrival: Arrival, appended: Appended) -> Receipt:
         """The receipt, once everybody who must know of the message does."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.accept.options import WebhookOptions
+from turntake.buffer.janitor import HistoryOptions
 from turntake.claim.options import WorkerOptions
 from turntake.deliver.options import CallbackOptions, HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
@@ -21,7 +22,7 @@ from turntake.operate.channel_plugins import Installed
 from turntake.operate.logs import LogOptions
 from turntake.operate.options.settings import SECRET, Setting
 from turntake.rules.rules import Rules
-from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, HistoryOptions, Role
+from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, Role
 
 
 class AccountOptions(NamedTuple):
