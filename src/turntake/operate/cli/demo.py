@@ -16,7 +16,7 @@ from turntake.operate import logs
 from turntake.operate.cli.connection import Key, destination
 from turntake.operate.cli.flags import option
 from turntake.operate.cli.output import clean, counted, duration, paint, say, short
-from turntake.operate.demo.story import Demo, Person, embedded
+from turntake.operate.demo.story import Demo, DemoPerson, embedded
 
 REDRAW_MS = 120  # often enough to look alive, seldom enough for a slow terminal
 COLOURS = {"quiet": "dim", "collecting": "yellow", "answering": "green"}
@@ -106,7 +106,7 @@ def _head(play: Demo) -> str:
     return paint("bold", f"{tally.messages} messages, {tally.turns} turns, {tally.saved} calls saved")
 
 
-def _row(person: Person, clock: Clock, columns: int) -> str:
+def _row(person: DemoPerson, clock: Clock, columns: int) -> str:
     left = (person.due_at or 0) - clock.now()
     notes = {
         "collecting": f"{'●' * min(person.waiting, 10)} {person.reason}, due in {max(0, left) / 1000:.1f} s",
@@ -134,7 +134,7 @@ def _summary(play: Demo, sample: dict[str, Any] | None) -> None:
         _why(sample, play.people.get(sample["conversationKey"]))
 
 
-def _why(turn: dict[str, Any], person: Person | None) -> None:
+def _why(turn: dict[str, Any], person: DemoPerson | None) -> None:
     """One turn, message by message, with the deadline that each set."""
     start = to_ms(turn["firstMessageAt"])
     say(f"\nWhy, for example: {person.name if person else 'somebody'}, {turn['messageCount']} messages, one turn")

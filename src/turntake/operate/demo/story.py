@@ -26,7 +26,7 @@ THINKING_MS = (400, 1_200)  # a quick model
 
 
 @dataclass
-class Person:
+class DemoPerson:
     """Somebody in the crowd, and what the server last said about their conversation."""
 
     name: str
@@ -72,7 +72,7 @@ class Demo:
     def __init__(self, url: str, key: str, clock: Clock, *, people: int, speed: float, chance: Random) -> None:
         self.tally = Tally()
         self.clock = clock
-        self.events: asyncio.Queue[tuple[Person, ServerEvent]] = asyncio.Queue()
+        self.events: asyncio.Queue[tuple[DemoPerson, ServerEvent]] = asyncio.Queue()
         self._url, self._key = url, key
         self._sealed: dict[str, int] = {}
         self._speed = speed
@@ -80,7 +80,7 @@ class Demo:
         run = f"{chance.randrange(1 << 32):08x}"
         manners = [MANNERS[number % len(MANNERS)] for number in range(people)]
         self.people = {
-            f"default:demo:default:{run}-{number}": Person(name_of(number), manner, f"{run}-{number}")
+            f"default:demo:default:{run}-{number}": DemoPerson(name_of(number), manner, f"{run}-{number}")
             for number, manner in enumerate(manners)
         }
 
@@ -122,7 +122,7 @@ class Demo:
         turn: dict[str, Any] | None = msgspec.json.decode(response.content) if response.is_success else None
         return turn
 
-    async def _write(self, person: Person, end: int) -> None:
+    async def _write(self, person: DemoPerson, end: int) -> None:
         await self._pause(self._chance.randint(0, person.manner.rest_ms[0]))
         while self.clock.now() < end and self.tally.messages < MOST_MESSAGES:
             for fragment in thought(person.manner, self._chance):
@@ -132,7 +132,7 @@ class Demo:
                     await person.has_answer.wait()
             await self._pause(self._chance.randint(*person.manner.rest_ms))
 
-    async def _say(self, person: Person, fragment: Fragment) -> None:
+    async def _say(self, person: DemoPerson, fragment: Fragment) -> None:
         about = {"conversation": person.conversation, "channel": "demo"}
         if person.manner.is_seen_typing and fragment.pause_ms:
             await self._post("/v1/activity", about | {"kind": "typing"})
@@ -168,7 +168,7 @@ class Demo:
                 self._note(person, event)
                 self.events.put_nowait((person, event))
 
-    def _note(self, person: Person, event: ServerEvent) -> None:
+    def _note(self, person: DemoPerson, event: ServerEvent) -> None:
         data, at = event.data, to_ms(event.data["at"])
         if event.kind == "buffered":
             person.state, person.last_at = "collecting", at
@@ -184,7 +184,7 @@ class Demo:
         if data.get("dueAt"):
             person.due_at = to_ms(data["dueAt"])
 
-    def _claimed(self, person: Person, data: dict[str, Any]) -> None:
+    def _claimed(self, person: DemoPerson, data: dict[str, Any]) -> None:
         self._sealed[data["turnId"]] = data["messages"]
         person.state, person.waiting, person.reason = "answering", 0, data["reason"]
         self.tally.turns += 1
