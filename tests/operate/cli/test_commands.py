@@ -14,7 +14,7 @@ from turntake.operate.cli.init import toml
 from turntake.operate.cli.output import clean, duration, short
 from turntake.operate.options.sources import load
 
-DOCS = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[3] / "docs" / "reference"
 PICKY = """
 async def answer(turn):
     if "fail" in turn.text:
