@@ -10,8 +10,10 @@ from turntake.rules.deadline import Deadline
 from turntake.rules.retry import (
     FIRST_DELAY_MS,
     LONGEST_DELAY_MS,
+    Setback,
     after_failure,
     after_postponement,
+    after_setback,
     backoff_ms,
     before_attempt,
 )
@@ -85,3 +87,27 @@ def test_a_turn_whose_workers_all_died_is_not_tried_again() -> None:
 )
 def test_nobody_is_asked_about_what_was_deleted(turn: SealedTurn, is_empty: bool, expected: Answered | None) -> None:
     assert before_attempt(turn, RULES, is_empty) == expected
+
+
+@pytest.mark.parametrize(
+    ("setback", "settlement"),
+    [
+        (Setback("failed", "boom"), Retry(2_000, error="boom")),
+        (Setback("put off", "busy", 4_000), Retry(4_000, is_failure=False, error="busy")),
+        (Setback("put off", "busy", 0), Retry(500, is_failure=False, error="busy")),
+        (Setback("given up", "never"), Dead("given up", "never")),
+    ],
+)
+def test_each_kind_of_setback_has_its_own_end(setback: Setback, settlement: Retry | Dead) -> None:
+    turn = replace(TURN, failures=2)
+    assert after_setback(turn, Progress(), Rules(max_attempts=9), setback, 0, 0.0) == settlement
+
+
+def test_sending_has_attempts_of_its_own() -> None:
+    """The answer was saved in this attempt: the agent's failures no longer count, those of sending do."""
+    saved, setback = Progress(("hello",), is_final=True), Setback("failed", "boom")
+    asked_twice = replace(TURN, failures=2)
+    assert after_setback(asked_twice, Progress(), RULES, setback, 0, 0.0) == Dead("failed 3 times", "boom")
+    assert after_setback(asked_twice, saved, RULES, setback, 0, 0.0) == Retry(500, error="boom")
+    sent_twice = replace(TURN, failures=2, progress=saved)
+    assert after_setback(sent_twice, saved, RULES, setback, 0, 0.0) == Dead("failed 3 times", "boom")
