@@ -29,7 +29,7 @@ error, an unknown `TURNTAKE_…` variable a warning.
 
 Every installed channel is a section, others' plug-ins too. A second account of a channel gets a name and settings of
 its own, and shares none with the first: after `[whatsapp] accounts = ["sales"]`, its secret is
-`TURNTAKE_WHATSAPP_SALES_APP_SECRET`, what is no secret may stand under `[whatsapp.sales]`, and its webhooks go to
+`TURNTAKE_WHATSAPP_SALES_APP_SECRET`, what is not a secret may stand under `[whatsapp.sales]`, and its webhooks go to
 `/webhooks/whatsapp/sales`. `turntake channels` lists all of them and what each still needs.
 """
 _CLI_HEAD = """# The command line
