@@ -21,9 +21,9 @@ def recorded(channel: str) -> list[Recording]:
     return recordings_in(RECORDINGS / channel)
 
 
-def strictly(recording: Recording) -> list[ChatEvent]:
+def strictly(recording: Recording) -> tuple[ChatEvent, ...]:
     """The recording's events whole: what it does not mention is not there."""
-    return msgspec.convert(recording.events, list[ChatEvent])
+    return msgspec.convert(recording.events, tuple[ChatEvent, ...])
 
 
 class Graph(Platform):

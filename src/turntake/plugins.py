@@ -1,20 +1,18 @@
 """Adapters are found by name through entry points, ours by the same door as others'."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from turntake.errors import ConfigurationError, MissingExtra
 
-# Which of our extras brings a module.
+# Which of our extras brings a store's module.
 EXTRAS = {
-    "discord": "discord-gateway",
     "hiredis": "redis",
-    "nacl": "discord",
     "psycopg": "postgres",
     "psycopg_pool": "postgres",
     "redis": "redis",
-    "telethon": "telegram-typing",
 }
 
 
@@ -40,6 +38,20 @@ def load_all(group: str) -> dict[str, Any]:
         if entry.name not in found:
             found[entry.name] = _loaded_or_why(entry)
     return found
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around an adapter's imports: if a library is missing, MissingExtra names the extra that brings it."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtra(name) from error
+
+
+def load_class(reference: str) -> Any:
+    """The class that `package.module:Class` names, imported now."""
+    return EntryPoint("", reference, "").load()
 
 
 def _names(registered: Iterable[EntryPoint]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from harness.http_client import said
+from harness.platforms.word_channel import said
 from turntake import ConfigurationError, ConversationKey, Rules, TurnTake
 from turntake.accept.intake import Intake
 from turntake.accept.listening import AGAIN_MS, listening

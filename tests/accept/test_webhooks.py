@@ -5,20 +5,21 @@ from collections.abc import Iterator
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
-from harness.http_client import Knocking, body, said
+from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import SystemClock
-from turntake.platforms.channel import ChatEvent, Request, WebhookAnswer
+from turntake.platforms.channel import ChatEvent, Delivery, Request, WebhookAnswer
 from turntake.platforms.replies import Recipient
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.rules.records import Appended
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 WORD = {"x-word": "sesame"}
-CHANNELS = {("knock", ""): Knocking({"word": "sesame"}), ("knock", "sales"): Knocking({"word": "open"})}
+CHANNELS = {("knock", ""): WordChannel({"word": "sesame"}), ("knock", "sales"): WordChannel({"word": "open"})}
 
 
 @pytest.fixture
@@ -216,9 +217,9 @@ def test_the_url_is_the_one_that_the_platform_called(turns: TurnTake) -> None:
         assert response.headers["content-type"] == "text/x-url"
 
 
-class Silent(Knocking):
-    def answer(self, request: Request) -> WebhookAnswer:
-        return WebhookAnswer(status=204)
+class Silent(WordChannel):
+    def read(self, request: Request) -> Delivery:
+        return replace(super().read(request), answer=WebhookAnswer(status=204))
 
 
 def test_an_answer_without_content_says_nothing_of_its_length(turns: TurnTake) -> None:

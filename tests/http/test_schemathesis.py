@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from harness.http_client import Knocking
+from harness.platforms.word_channel import WordChannel
 from harness.servers import Later, serving
 from turntake import Rules, TurnTake
 from turntake.http.endpoint import Endpoint
@@ -39,7 +39,7 @@ EACH = 60
 @pytest.fixture(scope="module")
 def described() -> Iterator[schemathesis.BaseSchema]:
     turns = TurnTake("memory://", rules=PATIENT, agent=Later())
-    with serving(turns, channels={("knock", ""): Knocking({"word": "sesame"})}) as server:
+    with serving(turns, channels={("knock", ""): WordChannel({"word": "sesame"})}) as server:
         yield schemathesis.openapi.from_url(f"{server.url}/openapi.json")
 
 

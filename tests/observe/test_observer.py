@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
+from harness.http_client import Knocking
 
 from harness.fake_outbound import Postbox
-from harness.http_client import Knocking
 from harness.servers import talking
 from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from harness.serving import run
 from turntake import plugins as adapters
 from turntake.errors import ConfigurationError, Forged
-from turntake.operate.account_options import Account, accounts, channels_of, listeners_of, senders_of
+from turntake.operate.account_options import Account, accounts, channels_of, listeners_of, reply_apis_of
 from turntake.operate.cli import main
 from turntake.operate.options.sources import load
 from turntake.platforms.channel import Channel
@@ -31,29 +33,33 @@ URL = "https://bot.example/webhooks/x"
 
 PLUGIN = """
 import sys
-from turntake.platforms.channel import Channel, Option, Request
-from turntake.platforms.listener import Listener
+from turntake.platforms.channel import Channel, Delivery, Option, Request
 from turntake.platforms.replies import ReplyApi
 
+class PigeonReplies(ReplyApi):
+    longest = 10
+    def reply_call(self, to, text, reply_id): ...
+    def check(self, response): ...
+
 class Pigeon(Channel):
+    replies = PigeonReplies
+    listener = "pigeon_ear:Ear"
     options = (
         Option("ring", "What is on its ring.", use="verify"),
         Option("loft", "Where it lives.", use="reply", is_secret=False),
         Option("ear", "Whether to listen.", use="listen", is_secret=False),
     )
     def verify(self, request, now): ...
-    def events_in(self, request): return []
+    def read(self, request): return Delivery()
     def sample(self, text, *, sender, id, url, now): return Request("POST", url)
 
-class PigeonReplies(ReplyApi):
-    longest = 10
-    def reply_call(self, to, text, reply_id): ...
-    def check(self, response): ...
+class Mute(Pigeon):
+    replies = Pigeon
 """
 LISTENER = """
 from turntake.platforms.listener import Listener
 class Ear(Listener):
-    async def listen(self, hear): ...
+    async def listen(self, on_events): ...
 """
 ENTRIES = """
 [turntake.channels]
@@ -61,14 +67,9 @@ carrier-pigeon = pigeon:Pigeon
 cracked = cracked:Cracked
 gone = gone:Gone
 log = pigeon:Pigeon
+mute = pigeon:Mute
 number = pigeon:sys
 shy = shy:Shy
-
-[turntake.senders]
-carrier-pigeon = pigeon:PigeonReplies
-
-[turntake.listeners]
-carrier-pigeon = pigeon_ear:Ear
 """
 Output = pytest.CaptureFixture[str]
 
@@ -123,7 +124,7 @@ def test_all_channels_are_there_from_the_start() -> None:
     assert sorted(all_accounts) == OURS
     assert {account.status for account in all_accounts.values()} == {"not configured"}
     assert sorted(channels_of(all_accounts.values())) == [(name, "") for name in OURS]
-    assert senders_of(all_accounts.values()) == {}
+    assert reply_apis_of(all_accounts.values()) == {}
     assert listeners_of(all_accounts.values()) == {}
 
 
@@ -146,7 +147,7 @@ def test_all_channels_are_there_from_the_start() -> None:
         (
             "whatsapp",
             META | {"TURNTAKE_WHATSAPP_API_BASE": "nowhere"},
-            "broken: TURNTAKE_WHATSAPP_API_BASE is no address",
+            "broken: TURNTAKE_WHATSAPP_API_BASE is not an address",
         ),
         (
             "whatsapp/sales",
@@ -207,7 +208,7 @@ def test_only_complete_accounts_can_reply() -> None:
         "TURNTAKE_WHATSAPP_SALES_API_BASE": "https://proxy.example",
         "TURNTAKE_SLACK_SIGNING_SECRET": "x",
     }
-    assert sorted(senders_of(accounts(load(environ=environ)))) == [("whatsapp", ""), ("whatsapp", "sales")]
+    assert sorted(reply_apis_of(accounts(load(environ=environ)))) == [("whatsapp", ""), ("whatsapp", "sales")]
 
 
 def test_only_complete_accounts_listen() -> None:
@@ -302,11 +303,12 @@ def test_a_plug_in_is_a_channel_like_ours(plugins: Path) -> None:
 def test_broken_plug_ins_break_nothing_else(plugins: Path) -> None:
     rows = listed(plugins)
     imported = "broken: it cannot be imported"
-    assert {name: rows[name]["status"] for name in ("cracked", "gone", "log", "number", "shy", "whatsapp")} == {
+    assert {name: rows[name]["status"] for name in ("cracked", "gone", "log", "mute", "number", "shy", "whatsapp")} == {
         "cracked": f"{imported} (ZeroDivisionError: division by zero)",
         "gone": f"{imported} (ModuleNotFoundError: No module named 'gone')",
         "log": "broken: a channel cannot have this name; its author must choose another",
-        "number": "broken: it is no turntake.platforms.channel.Channel",
+        "mute": "broken: its replies cannot be used: it is not a turntake.platforms.replies.ReplyApi",
+        "number": "broken: it is not a turntake.platforms.channel.Channel",
         "shy": f"{imported} (ModuleNotFoundError: No module named 'telethon_is_not_here')",
         "whatsapp": "not configured",
     }
@@ -321,7 +323,9 @@ def test_of_two_with_one_name_everybody_gets_the_same(monkeypatch: pytest.Monkey
 
 def test_a_missing_extra_is_named(plugins: Path) -> None:
     """And what was set for the channel is warned about, and stops nothing."""
-    (plugins / "shy.py").write_text("import nacl.nothing")
+    (plugins / "shy.py").write_text(
+        "from turntake.plugins import extra\nwith extra('discord'):\n    import a_library_that_is_not_there\n"
+    )
     (plugins.parent / "turntake.toml").write_text('[shy]\nx = "y"\n')
     why = "This needs an extra that is not installed: pip install 'turntake[discord]'"
     env = path_with(plugins) | {"TURNTAKE_SHY_SECRET": "x"}
@@ -329,3 +333,20 @@ def test_a_missing_extra_is_named(plugins: Path) -> None:
     said = json.loads(run("doctor", "--json", "--port", "0", folder=plugins.parent, env=env).stdout)
     warned = [check["says"] for check in said["checks"] if check["about"] == "environment"]
     assert warned == [f"[shy] in turntake.toml is ignored: {why}", f"TURNTAKE_SHY_SECRET is ignored: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "reference"),
+    [
+        ("nacl", "discord", "turntake.platforms.discord.webhooks:Discord"),
+        ("discord", "discord-gateway", "turntake.platforms.discord.gateway:DiscordGateway"),
+        ("telethon", "telegram-typing", "turntake.platforms.telegram.typing:TelegramTyping"),
+    ],
+)
+def test_our_own_channels_name_their_extras(library: str, extra: str, reference: str) -> None:
+    """Each module that needs a library beyond the core's says itself which extra brings it."""
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\nfrom turntake import plugins; plugins.load_class({reference!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"MissingExtra: This needs an extra that is not installed: pip install 'turntake[{extra}]'" in done.stderr

@@ -42,9 +42,11 @@ async def test_a_forged_one_is_refused(names: dict[str, Any]) -> None:
 
 
 def run(api_base: str, names: dict[str, Any]) -> None:
-    found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    exec(found[1].replace("https://api.telegram.org", api_base), names)
+    """The page's code, with the platform's API at another address."""
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code is not None
+    assert code[1].count("Telegram({") == 1
+    exec(code[1].replace("Telegram({", f'Telegram({{"api_base": "{api_base}", '), names)
 
 
 def webhook(secret: str) -> Request:

@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from turntake.errors import Forged
-from turntake.platforms.channel import Channel, ChatEvent, Request
+from turntake.errors import ConfigurationError, Forged, GiveUp, RetryLater, SendFailed
+from turntake.platforms.channel import Channel, ChatEvent, Delivery, Request
+from turntake.platforms.check import WhoAmI
 from turntake.platforms.discord.webhooks import Discord
 from turntake.platforms.generic.webhooks import Generic
 from turntake.platforms.instagram.webhooks import Instagram
 from turntake.platforms.messenger.webhooks import Messenger
+from turntake.platforms.replies import ApiResponse, Recipient
 from turntake.platforms.slack.webhooks import Slack
 from turntake.platforms.telegram.webhooks import Telegram
 from turntake.platforms.twilio.webhooks import Twilio
 from turntake.platforms.whatsapp.webhooks import WhatsApp
+from turntake.rules.key import ConversationKey
 from turntake.testing.channel_contract import ChannelContract
 from turntake.testing.recording import RecordedRequest, Recording, recordings_in
 
@@ -91,14 +94,14 @@ class TestWhatsApp(ChannelContract):
 def documented() -> dict[str, Any]:
     """What the guide for authors of channels tells them to write."""
     guide = (RECORDINGS.parents[1] / "docs" / "howto" / "channel-plugin.md").read_text()
-    found = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
-    assert found is not None
+    replies, channel, *_ = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     names: dict[str, Any] = {"__name__": "pigeon"}
-    exec(found[1], names)
+    exec(replies + channel, names)
     return names
 
 
-Pigeon: type[Channel] = documented()["Pigeon"]
+GUIDE = documented()
+Pigeon: type[Channel] = GUIDE["Pigeon"]
 SECRET = {"secret": "sesame,street"}
 
 
@@ -144,8 +147,8 @@ class Sloppy(Pigeon):  # type: ignore[valid-type,misc]
 class Fragile(Pigeon):  # type: ignore[valid-type,misc]
     """Falls over what it does not expect."""
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
-        return [ChatEvent(kind="message", **json.loads(request.body))]
+    def read(self, request: Request) -> Delivery:
+        return Delivery((ChatEvent(kind="message", **json.loads(request.body)),))
 
 
 class Forgetful(Pigeon):  # type: ignore[valid-type,misc]
@@ -153,22 +156,22 @@ class Forgetful(Pigeon):  # type: ignore[valid-type,misc]
 
     count = itertools.count()
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
-        return [replace(event, id=str(next(self.count))) for event in super().events_in(request)]
+    def read(self, request: Request) -> Delivery:
+        return Delivery(tuple(replace(event, id=str(next(self.count))) for event in super().read(request).events))
 
 
 class Careless(Pigeon):  # type: ignore[valid-type,misc]
     """Passes on what no store can keep."""
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
-        return [replace(event, id=event.id + "\ud800") for event in super().events_in(request)]
+    def read(self, request: Request) -> Delivery:
+        return Delivery(tuple(replace(event, id=event.id + "\ud800") for event in super().read(request).events))
 
 
 class Echoing(Pigeon):  # type: ignore[valid-type,misc]
     """Reads something else than what was written."""
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
-        return [replace(event, text=event.text.upper()) for event in super().events_in(request)]
+    def read(self, request: Request) -> Delivery:
+        return Delivery(tuple(replace(event, text=event.text.upper()) for event in super().read(request).events))
 
 
 @pytest.mark.parametrize(
@@ -194,3 +197,48 @@ def test_the_contract_finds_a_broken_channel(broken: type[Channel], check: Calla
     suite = type("Suite", (TestTheChannelInTheGuide,), {"channel": broken, "recordings": ours})()
     with pytest.raises((AssertionError, TypeError, UnicodeEncodeError, pytest.fail.Exception)):
         check(suite, ours[0])
+
+
+def test_the_replies_in_the_guide_do_what_the_guide_says() -> None:
+    """A call with the token and the key against double sends; each refusal becomes the right error."""
+    api = Pigeon({"token": "t0ken"}).reply_api()
+    to = Recipient(ConversationKey.of("loft-7", channel="pigeon"), "turn_1", ())
+    call = api.reply_call(to, "hi", "turn_1-0")
+    assert (call.url, call.headers["authorization"]) == ("https://api.pigeon.example/letters", "Bearer t0ken")
+    assert json.loads(call.body) == {"loft": "loft-7", "text": "hi", "once": "turn_1-0"}
+    assert api.check(ApiResponse(201, {"x-pigeon-ring": "ring-9"})) == "ring-9"
+    with pytest.raises(RetryLater) as later:
+        api.check(ApiResponse(429, {"retry-after": "7"}))
+    assert later.value.after_ms == 7_000
+    for status, error in ((403, GiveUp), (502, SendFailed)):
+        with pytest.raises(error):
+            api.check(ApiResponse(status))
+
+
+def test_the_question_in_the_guide_is_answered() -> None:
+    question = Pigeon({"token": "t0ken"}).whoami()
+    assert question is not None
+    known = question.read(ApiResponse(200, {}, b'{"loft": {"name": "The roof"}}'), "TURNTAKE_PIGEON_TOKEN")
+    assert known == ("ok", "the platform knows us as The roof")
+    refused = question.read(ApiResponse(401, {}, b'{"error": "no such pigeon"}'), "TURNTAKE_PIGEON_TOKEN")
+    assert refused == ("fail", "the platform refuses TURNTAKE_PIGEON_TOKEN: no such pigeon")
+
+
+def test_a_channel_without_an_api_says_so() -> None:
+    with pytest.raises(ConfigurationError, match="Generic has no API to reply through"):
+        Generic({}).reply_api()
+
+
+class Nosy(Pigeon):  # type: ignore[valid-type,misc]
+    """Asks with an option that it does not have."""
+
+    def whoami(self) -> WhoAmI:
+        question: WhoAmI = super().whoami()
+        return replace(question, options=("tokn",))
+
+
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a hostile body, when the example is shown
+def test_the_contract_finds_a_question_about_an_option_that_does_not_exist() -> None:
+    suite = type("Suite", (TestTheChannelInTheGuide,), {"channel": Nosy})()
+    with pytest.raises(AssertionError):
+        suite.test_whoami_is_a_call_and_reads_any_response()

@@ -145,7 +145,7 @@ def check_attachments(event: ChatEvent, expected: Sequence[Mapping[str, Any]]) -
 
 
 def check_answer(channel: Channel, request: Request, expected: Mapping[str, Any]) -> None:
-    answer = channel.answer(request)
+    answer = channel.read(request).answer
     assert answer.status // 100 == 2
     if "body_exact" in expected:
         assert answer.body == expected["body_exact"].encode()
@@ -170,7 +170,7 @@ def test_a_webhook_is_read_as_it_should_be(vector: Vector) -> None:
     channel.verify(request, now_of(vector, request))
     if status == 400:
         with pytest.raises(Unreadable):
-            channel.events_in(request)
+            channel.read(request)
         return
     check_meaning(channel, request, vector)
 
@@ -178,7 +178,7 @@ def test_a_webhook_is_read_as_it_should_be(vector: Vector) -> None:
 def check_meaning(channel: Channel, request: Request, vector: Vector) -> None:
     expected = vector["expect"]
     try:
-        events = channel.events_in(request)
+        events = channel.read(request).events
     except Unreadable:
         assert "http_status" not in expected, "it should have been read"
         assert not expected.get("events")
@@ -191,7 +191,7 @@ def check_meaning(channel: Channel, request: Request, vector: Vector) -> None:
         assert len({event.conversation for event in events}) == expected["conversations"]
     if "expected_order" in expected:
         assert [event.id for event in events] == expected["expected_order"]
-    again = channel_of(vector).events_in(request)
+    again = channel_of(vector).read(request).events
     assert [event.message_id for event in again] == [event.message_id for event in events]
 
 

@@ -4,7 +4,7 @@ The types here are those that messages and activity share. They decode, check an
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -13,24 +13,13 @@ from starlette.types import Receive, Send
 
 from turntake.errors import Fault, Problem
 from turntake.rules.key import ConversationKey
-
-ID_BYTES = 256  # longer than the ids of every platform we know, and short enough for the index of every store
-TEXT_LENGTH = 65_536  # Slack's 40,000 characters are the longest that our platforms take
-METADATA_BYTES = 16_384  # facts about a message; whatever is larger belongs behind a link
-ATTACHMENTS = 32  # more than an album holds
-ITEMS = 100  # a list of ordinary messages stays far below the limit on bodies
-DEPTH = 64  # far deeper than what programs write by hand, far from the end of the stack
-LATEST_AT = 253_402_300_799_999  # the end of the year 9999
+from turntake.rules.message_limits import DEPTH, ID_BYTES, METADATA_BYTES, Part
 
 T = TypeVar("T")
 S = TypeVar("S")
 
 Id = Annotated[str, Meta(min_length=1, max_length=ID_BYTES, description=f"At most {ID_BYTES} bytes.")]
-Part = Annotated[str, Meta(max_length=ID_BYTES)]
-Text = Annotated[str, Meta(max_length=TEXT_LENGTH)]
 Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Link = Annotated[str, Meta(max_length=4_096)]
-Name = Annotated[str, Meta(max_length=1_024)]
 Metadata = Annotated[dict[str, Any], Meta(description=f"At most {METADATA_BYTES} bytes, at most {DEPTH} levels deep.")]
 
 _encoder = msgspec.json.Encoder()
@@ -106,23 +95,3 @@ def check_bytes(name: str, value: str) -> None:
     # A character takes 4 bytes at most, so that a short text need not be encoded to know that it fits.
     if len(value) * 4 > ID_BYTES and len(value.encode()) > ID_BYTES:
         raise ValueError(f"`{name}` is longer than {ID_BYTES} bytes; send a shorter one or its hash.")
-
-
-def check_metadata(metadata: dict[str, Any]) -> None:
-    """Raises ValueError if a store could not keep it."""
-    # The message around it and the object itself are the two levels outside.
-    if not _is_within(metadata, DEPTH - 2):
-        raise ValueError(f"`metadata` is nested too deeply; at most {DEPTH} levels are kept.")
-    try:
-        size = len(msgspec.msgpack.encode(metadata))
-    except OverflowError:
-        raise ValueError("`metadata` holds a number beyond 64 bits; send it as text.") from None
-    if size > METADATA_BYTES:
-        raise ValueError(f"`metadata` is larger than {METADATA_BYTES} bytes; send a reference instead.")
-
-
-def _is_within(value: object, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return True
-    inner: Sequence[object] = list(value.values()) if isinstance(value, dict) else value
-    return levels > 0 and all(_is_within(item, levels - 1) for item in inner)

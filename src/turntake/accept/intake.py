@@ -1,26 +1,27 @@
-"""What platforms say becomes messages in the buffer, whichever way it came in."""
+"""What platforms report becomes messages in the buffer, whichever way it came in."""
 
 import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 
-from turntake.accept.body import LATEST_AT
+from turntake.platforms import address
 from turntake.platforms.channel import SAID, ChatEvent
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
+from turntake.rules.message_limits import LATEST_AT
 from turntake.service import Arrival, TurnTake
 
 log = logging.getLogger("turntake")
 
 CHANGES = frozenset({"edit", "delete"})
-SIGNS = frozenset({"typing", "stopped"})
+ACTIVITY = frozenset({"typing", "stopped"})
 LONGEST_ID = 1_024
 """In bytes. Real ids are far shorter, and an index does not take any length."""
 
 
 class Intake:
-    """Takes the events of one request together. In a group chat each person has a buffer, or only the group has."""
+    """Takes the events of one request together. In a group, each person has a buffer, or the whole group has one."""
 
     def __init__(self, turns: TurnTake, *, by_person: bool = True) -> None:
         self._turns = turns
@@ -29,44 +30,43 @@ class Intake:
     async def take(self, channel: str, account: str, events: Sequence[ChatEvent]) -> None:
         """Everything is stored, or StoreUnavailable: then the same events again repeat nothing.
 
-        `account` names ours if there are several; it is part of every key, and so is the platform's own id of it.
+        `account` is our own name for the account if there are several. Every key holds it, together with the
+        platform's id of the account.
         """
         keyed = list(self._keyed(channel, account, events))
-        # What was said comes first: a change can only change what is there.
-        told = sorted((pair for pair in keyed if pair[1].kind not in SIGNS), key=lambda pair: pair[1].kind in CHANGES)
-        arrivals = [Arrival(key, message_of(event)) for key, event in told]
-        if arrivals:
-            await self._turns.accept(arrivals)
+        # Messages come first: a change can only change what is there.
+        messages = sorted(
+            (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
+        )
+        if messages:
+            await self._turns.accept([Arrival(key, message_of(event)) for key, event in messages])
         for key, event in keyed:
-            if event.kind in SIGNS:
-                order = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
-                await self._turns.touch(key, order)
+            if event.kind in ACTIVITY:
+                touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
+                await self._turns.touch(key, touch)
 
     def _keyed(
         self, channel: str, account: str, events: Sequence[ChatEvent]
     ) -> Iterator[tuple[ConversationKey, ChatEvent]]:
         """Those that mean something, each with its conversation."""
         for event in events:
-            if event.kind not in SAID | CHANGES | SIGNS:
+            if event.kind not in SAID | CHANGES | ACTIVITY:
                 continue
             try:
                 yield key_of(channel, account, event, by_person=self._by_person), event
             except ValueError as error:
-                # Authentic, so a refusal would only have it sent again for days.
+                # It is authentic, so a refusal would only make the platform send it again for days.
                 facts = {"action": "accept", "channel": channel, "kind": event.kind, "reason": str(error)}
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
 def key_of(channel: str, account: str, event: ChatEvent, *, by_person: bool = True) -> ConversationKey:
     """The conversation of an event. Raises ValueError if its parts cannot make a key."""
-    own = event.account or "default"
-    person = f"@{event.sender}" if event.is_group and by_person and event.sender else ""
-    # The first slash ends our account's name, which has none, so that no id at the platform can pass for it.
     return ConversationKey.of(
         event.conversation,
         channel=channel,
-        account=f"{account}/{own}" if account or "/" in own else own,
-        topic=event.thread + person,
+        account=address.write_account(account, event.account),
+        topic=address.write_topic(event.thread, event.sender if event.is_group and by_person else ""),
     )
 
 
@@ -86,7 +86,7 @@ def message_of(event: ChatEvent) -> Message:
 
 
 def _short(id: str) -> str:
-    """The id, or if it is too long for a store, what it is known by instead."""
+    """The id, or if it is too long for a store, its hash."""
     raw = id.encode("utf-8", "replace")
     return id if len(raw) <= LONGEST_ID else f"hash:{hashlib.blake2s(raw).hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""Keeps listeners listening for as long as messages are accepted here."""
+"""Keeps listeners running for as long as messages are accepted here."""
 
 import asyncio
 import logging
@@ -14,6 +14,7 @@ from turntake.platforms.listener import Listener
 log = logging.getLogger("turntake")
 
 AGAIN_MS = 5_000
+"""Between tries to listen again: a platform that restarts is back within seconds, and must not be hammered."""
 
 Listeners = Mapping[tuple[str, str], Listener]
 """By the channel's name and the account's, which is "" for the only or first one."""

@@ -7,19 +7,11 @@ from msgspec import Meta
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import (
-    ATTACHMENTS,
-    ITEMS,
-    LATEST_AT,
     ConversationBody,
     Id,
     Instant,
-    Link,
     Metadata,
-    Name,
-    Part,
-    Text,
     check_bytes,
-    check_metadata,
     checked,
     decode,
     read_body,
@@ -27,13 +19,14 @@ from turntake.accept.body import (
 )
 from turntake.instants import rfc3339, to_ms
 from turntake.rules.message import Attachment, Message
+from turntake.rules.message_limits import ATTACHMENTS, ITEMS, LATEST_AT, Kind, Link, Name, Part, Text, check_metadata
 from turntake.service import Arrival, Receipt, TurnTake
 
 
 class AttachmentBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A file, voice note, picture or place, by reference."""
 
-    kind: Annotated[str, Meta(min_length=1, max_length=64)]
+    kind: Kind
     url: Link | None = None
     id: Name | None = None
     mime_type: Part | None = None

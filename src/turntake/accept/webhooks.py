@@ -1,4 +1,4 @@
-"""`/webhooks/{channel}` and `/webhooks/{channel}/{account}`: verify, read, buffer, and only then say yes."""
+"""`/webhooks/{channel}` and `/webhooks/{channel}/{account}`: verify, read, buffer, and only then acknowledge."""
 
 import logging
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from turntake.accept.body import read_body
 from turntake.accept.intake import Intake
 from turntake.errors import Forged, Problem, Unreadable
 from turntake.observe.observer import Observer
-from turntake.platforms.channel import Channel, ChatEvent, Request, WebhookAnswer
+from turntake.platforms.channel import Channel, Delivery, Request, WebhookAnswer
 from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
@@ -40,20 +40,21 @@ class Webhooks:
         if channel is None:
             raise Problem(404, f"No channel is served here; those that are: {self._served()}.")
         request = self._request(scope, await read_body(receive))
-        events = self._believed(channel, request, name, account)
-        await self._intake.take(name, account, events)
-        await _answered(send, channel.answer(request))
+        delivery = self._read(channel, request, name, account)
+        await self._intake.take(name, account, delivery.events)
+        await _answer(send, delivery.answer)
 
-    def _believed(self, channel: Channel, request: Request, name: str, account: str) -> list[ChatEvent]:
+    def _read(self, channel: Channel, request: Request, name: str, account: str) -> Delivery:
+        """What the request says, if the platform sent it; else a Problem."""
         facts = {"action": "accept", "channel": name, "account": account}
         try:
             channel.verify(request, self._turns.clock.now())
-            return channel.events_in(request)
+            return channel.read(request)
         except Forged as error:
-            why = _for_account(str(error), name, account)
+            reason = _for_account(str(error), name, account)
             self._turns.observers.tell(Observer.refused, name, account, error)
-            log.warning("A webhook was refused", extra=facts | {"reason": why})
-            raise Problem(error.status, why) from None
+            log.warning("A webhook was refused", extra=facts | {"reason": reason})
+            raise Problem(error.status, reason) from None
         except Unreadable as error:
             self._turns.observers.tell(Observer.refused, name, account, error)
             log.warning("A webhook could not be read", extra=facts | {"reason": str(error)})
@@ -73,7 +74,7 @@ class Webhooks:
         return base + (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
 
     def _served(self) -> str:
-        return ", ".join("/webhooks/" + "/".join(filter(None, place)) for place in sorted(self._channels)) or "none"
+        return ", ".join("/webhooks/" + "/".join(filter(None, account)) for account in sorted(self._channels)) or "none"
 
 
 def _for_account(advice: str, name: str, account: str) -> str:
@@ -82,7 +83,7 @@ def _for_account(advice: str, name: str, account: str) -> str:
     return advice.replace(own, f"{own}{account.replace('-', '_')}_".upper()) if account else advice
 
 
-async def _answered(send: Send, answer: WebhookAnswer) -> None:
+async def _answer(send: Send, answer: WebhookAnswer) -> None:
     headers: list[Any] = [] if answer.status == NO_CONTENT else [(b"content-length", b"%d" % len(answer.body))]
     if answer.body:
         headers.append((b"content-type", answer.content_type.encode()))

@@ -1,24 +1,25 @@
-"""Replies of the generic channel to a URL of the operator's: one signed event per reply."""
+"""Replies to a URL of the operator's, for a channel without a platform behind it: one signed event per reply."""
 
 from turntake.clock import Clock
 from turntake.deliver.cloudevents import reply_ready
-from turntake.deliver.outbound import Outbound
+from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.platforms.replies import Recipient
-from turntake.rules.key import ConversationKey
+from turntake.rules.key import DEFAULT_CHANNEL, ConversationKey
 
 # Too slow, still busy with the first try, too early: each may have passed by the next try.
 PASSING = (408, 409, 425)
 
 
 class Callback(Outbound):
-    """POSTs `messages.reply.ready`. Without a URL it sends nothing, and replies stay with their turns."""
+    """POSTs `messages.reply.ready`; conversations of other channels, and all without a URL, go `elsewhere`."""
 
     def __init__(
         self,
         url: str = "",
+        elsewhere: Outbound | None = None,
         *,
-        channel: str = "generic",
+        channel: str = DEFAULT_CHANNEL,
         secrets: str = "",
         timeout_ms: int = 30_000,
         retry_ms: int = 5_000,
@@ -26,6 +27,7 @@ class Callback(Outbound):
     ) -> None:
         """`retry_ms` is the pause after a 429 or 503 that does not say how long to wait."""
         self._channel = channel
+        self._elsewhere = elsewhere or NoOutbound()
         self._endpoint = (
             SignedEndpoint(url, "The callback", timeout_ms=timeout_ms, secrets=secrets, retry_ms=retry_ms, clock=clock)
             if url
@@ -33,11 +35,14 @@ class Callback(Outbound):
         )
 
     def can_send(self, key: ConversationKey) -> bool:
+        return self._posts(key) or self._elsewhere.can_send(key)
+
+    def _posts(self, key: ConversationKey) -> bool:
         return self._endpoint is not None and key.channel == self._channel
 
     async def send(self, to: Recipient, index: int, text: str) -> str:
-        if self._endpoint is None or not self.can_send(to.key):
-            return ""
+        if self._endpoint is None or not self._posts(to.key):
+            return await self._elsewhere.send(to, index, text)
         event = reply_ready(to.key, to.turn_id, index, text)
         response = await self._endpoint.post(event.id, event)
         if not 200 <= response.status < 300:
@@ -47,3 +52,4 @@ class Callback(Outbound):
     async def aclose(self) -> None:
         if self._endpoint is not None:
             await self._endpoint.aclose()
+        await self._elsewhere.aclose()

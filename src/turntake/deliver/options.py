@@ -36,9 +36,3 @@ class ReplyOptions(msgspec.Struct, frozen=True):
         Quote, msgspec.Meta(description="When an answer quotes the message it answers, where the platform can.")
     ] = "groups"
     typing: Annotated[bool, msgspec.Meta(description="Show a typing indicator while the agent works.")] = True
-
-
-class CallbackOptions(msgspec.Struct, frozen=True):
-    """What `[generic]` holds besides the channel's own options: where answers go that no platform takes."""
-
-    callback_url: Annotated[str, msgspec.Meta(description="Where replies to the generic channel are posted.")] = ""

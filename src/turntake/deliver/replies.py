@@ -14,6 +14,7 @@ from turntake.deliver.options import ReplyOptions
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.split import split
 from turntake.errors import CallFailed, FateUnknown, SendFailed
+from turntake.platforms import address
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.key import ConversationKey
 
@@ -100,12 +101,11 @@ class Replies(Outbound):
         """The id of the message to quote, if any. Between two people it is clear what an answer is about; in a group
         it is not."""
         quote = self._options.quote
-        is_wanted = quote == "always" or (quote == "groups" and "@" in to.key.topic)
+        is_wanted = quote == "always" or (quote == "groups" and bool(address.read_topic(to.key.topic).person))
         return to.last.id if is_wanted and to.last else ""
 
     def _api(self, key: ConversationKey) -> ReplyApi | None:
-        name, slash, _ = key.account.partition("/")
-        return self._apis.get((key.channel, name if slash else ""))
+        return self._apis.get((key.channel, address.read_account(key.account).name))
 
     @asynccontextmanager
     async def _composing(self, api: ReplyApi, to: Recipient) -> AsyncIterator[None]:

@@ -10,11 +10,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turntake.accept.body import Text
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of
 from turntake.http.views import turn_view
+from turntake.rules.message_limits import Text
 from turntake.rules.records import TurnRecord
 from turntake.service import TurnTake
 

@@ -36,7 +36,7 @@ def named(given: Mapping[str, Value], known: Catalogue) -> Named:
         setting
         for channel, accounts in names.items()
         for name in accounts
-        for setting in option_settings(f"{channel}.{name}", known.channels[channel].options)
+        for setting in option_settings(f"{channel}.{name}", known.channels[channel].account_options)
     ]
     _refuse_twins(settings, known)
     return Named(names, tuple(settings))
@@ -74,20 +74,18 @@ def _refuse_twins(settings: Sequence[Setting], known: Catalogue) -> None:
 
 
 def unusable(env: str, known: Catalogue) -> str:
-    """Why a variable of a channel, or of its listener, that cannot be used is ignored; "" if it is no such."""
-    for channel, installed in known.channels.items():
-        if env.startswith(_prefix(channel)) and (installed.fault or installed.listener_fault):
-            return installed.fault or installed.listener_fault
-    return ""
+    """Why a variable of a channel that cannot be used is ignored; "" if it is not one."""
+    faults = (plugin.fault for name, plugin in known.channels.items() if env.startswith(_prefix(name)))
+    return next(filter(None, faults), "")
 
 
 def unnamed(env: str, known: Catalogue) -> str:
     """Why a variable that reads like an account's is ignored; "" if it does not."""
-    for channel, installed in known.channels.items():
-        endings = "|".join(name for s in option_settings("", installed.options) for name in s.env_names)
-        found = re.fullmatch(f"{_prefix(channel)}(.+?)_({endings.replace(PREFIX, '')})", env)
-        if found and installed.options:
-            return f"there is no account {found[1].lower()!r}; name it in {_prefix(channel)}ACCOUNTS."
+    for channel, plugin in known.channels.items():
+        endings = "|".join(name for s in option_settings("", plugin.account_options) for name in s.env_names)
+        match = re.fullmatch(f"{_prefix(channel)}(.+?)_({endings.replace(PREFIX, '')})", env)
+        if match and plugin.account_options:
+            return f"there is no account {match[1].lower()!r}; name it in {_prefix(channel)}ACCOUNTS."
     return ""
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from turntake.deliver.outbound import NoOutbound, Outbound
-from turntake.operate.account_options import Account, senders_of
+from turntake.operate.account_options import Account, callbacks_of, reply_apis_of
 from turntake.operate.account_options import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
@@ -61,11 +61,13 @@ def agent_of(options: Options) -> Agent:
 
 def outbound_of(options: Options, accounts: list[Account]) -> Outbound:
     """Replies stay with their turns unless they have somewhere to go; only then is an HTTP client loaded."""
-    url, senders = options.generic.callback_url, senders_of(accounts)
-    if not url and not senders:
-        return NoOutbound()
+    apis, callbacks = reply_apis_of(accounts), callbacks_of(accounts)
+    outbound: Outbound = NoOutbound()
+    if not apis and not callbacks:
+        return outbound
     from turntake.deliver.callback import Callback
     from turntake.deliver.replies import Replies
 
-    callback = Callback(url, secrets=options.values_of("generic").get("secret", ""))
-    return Replies(senders, callback, options.replies) if senders else callback
+    for channel, url, secret in callbacks:
+        outbound = Callback(url, outbound, channel=channel, secrets=secret)
+    return Replies(apis, outbound, options.replies) if apis else outbound

@@ -1,7 +1,7 @@
-"""Which channels are installed, and what each must be told. One that cannot be imported spoils nothing but itself."""
+"""Which channels are installed. One that cannot be imported, or is not a channel, spoils nothing but itself."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from turntake import plugins
@@ -10,80 +10,75 @@ from turntake.platforms.channel import Channel, Option
 from turntake.platforms.listener import Listener
 from turntake.platforms.replies import ReplyApi
 
+GROUP = "channels"
+"""Of entry points: `turntake.channels`, one for each platform."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LISTEN = "listen"
 
 
-class Installed(NamedTuple):
-    """One channel with all its options, those of its listener among them, and why what is registered cannot be used.
-
-    The listener itself is loaded when it is needed, since it may bring a library that is slow to import.
-    """
+class ChannelPlugin(NamedTuple):
+    """One installed channel by the name it is registered under, or in `fault` why it cannot be used."""
 
     name: str
     channel: type[Channel] | None = None
-    sender: type[ReplyApi] | None = None
-    has_listener: bool = False
-    options: tuple[Option, ...] = ()
     fault: str = ""
-    sender_fault: str = ""
-    listener_fault: str = ""
+
+    @property
+    def title(self) -> str:
+        """The platform's name as people write it."""
+        return (self.channel.title if self.channel else "") or self.name
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """What can be set for the channel and its only or first account."""
+        return tuple(self.channel.options) if self.channel else ()
+
+    @property
+    def account_options(self) -> tuple[Option, ...]:
+        """What can be set for each account by itself."""
+        return tuple(option for option in self.options if not option.is_shared)
+
+    @property
+    def shared_options(self) -> tuple[Option, ...]:
+        """What is set once for all accounts."""
+        return tuple(option for option in self.options if option.is_shared)
+
+    def load_listener(self) -> tuple[type[Listener] | None, str]:
+        """The channel's listener, imported now, or why it cannot be used."""
+        reference = self.channel.listener if self.channel else ""
+        try:
+            return _usable(plugins.load_class(reference), Listener) if reference else (None, "")
+        # Whatever somebody else's module raises while it is imported concerns that module alone.
+        except Exception as error:
+            return _usable(error, Listener)
 
 
-def channels(taken: Collection[str]) -> dict[str, Installed]:
+def channels(taken: Collection[str]) -> dict[str, ChannelPlugin]:
     """Every registered channel by name; `taken` are names that mean something else to the settings."""
-    found, senders = plugins.load_all("channels"), plugins.load_all("senders")
-    listeners = plugins.names("listeners")
-    return {
-        name: _checked(_installed(name, adapter, senders, name in listeners), taken) for name, adapter in found.items()
-    }
+    return {name: _checked(name, adapter, taken) for name, adapter in plugins.load_all(GROUP).items()}
 
 
-def listener_of(name: str) -> tuple[type[Listener] | None, str]:
-    """The channel's listener, or why it cannot be used."""
-    try:
-        return _usable(plugins.load("listeners", name), Listener)
-    # Whatever a stranger's module raises while it is imported, it is that module's trouble alone.
-    except Exception as error:
-        return _usable(error, Listener)
-
-
-def _installed(name: str, adapter: Any, senders: Mapping[str, Any], has_listener: bool) -> Installed:
+def _checked(name: str, adapter: Any, taken: Collection[str]) -> ChannelPlugin:
     channel, fault = _usable(adapter, Channel)
-    sender, sender_fault = _usable(senders.get(name), ReplyApi)
-    own = tuple(channel.options) if channel else ()
-    found = Installed(name, channel, sender, has_listener, own, fault, sender_fault)
-    if channel is None or not has_listener or any(option.use == LISTEN for option in own):
-        return found
-    return _with_options_of_listener(found)
+    if channel is None:
+        return ChannelPlugin(name, fault=fault)
+    _, reply_fault = _usable(channel.replies, ReplyApi) if channel.replies is not None else (None, "")
+    odd = [option.name for option in channel.options if not option.name.isidentifier() or option.name == "accounts"]
+    if name in taken or not NAME.fullmatch(name):
+        fault = "a channel cannot have this name; its author must choose another"
+    elif odd:
+        fault = f"an option cannot be called {odd[0]!r}; its author must choose another"
+    elif reply_fault:
+        fault = f"its replies cannot be used: {reply_fault}"
+    return ChannelPlugin(name, fault=fault) if fault else ChannelPlugin(name, channel)
 
 
-def _with_options_of_listener(found: Installed) -> Installed:
-    """A channel that does not say what its listener needs: then only the listener can."""
-    listener, fault = listener_of(found.name)
-    known = {option.name for option in found.options}
-    more = [option for option in listener.options if option.name not in known] if listener else []
-    heard = tuple(option._replace(use=LISTEN if option.use else "") for option in more)
-    return found._replace(options=found.options + heard, listener_fault=fault)
-
-
-def _usable(found: Any, port: type) -> tuple[Any, str]:
+def _usable(adapter: Any, port: type) -> tuple[Any, str]:
     """The class, or why there is none."""
-    if found is None:
-        return None, ""
-    if isinstance(found, TurntakeError):
-        return None, str(found)
-    if isinstance(found, Exception):
-        return None, f"it cannot be imported ({type(found).__name__}: {found})"
-    if isinstance(found, type) and issubclass(found, port):
-        return found, ""
-    return None, f"it is no {port.__module__}.{port.__name__}"
-
-
-def _checked(found: Installed, taken: Collection[str]) -> Installed:
-    odd = [option.name for option in found.options if not option.name.isidentifier() or option.name == "accounts"]
-    if found.name in taken or not NAME.fullmatch(found.name):
-        return Installed(found.name, fault="a channel cannot have this name; its author must choose another")
-    if odd:
-        return Installed(found.name, fault=f"an option cannot be called {odd[0]!r}; its author must choose another")
-    return found
+    if isinstance(adapter, TurntakeError):
+        return None, str(adapter)
+    if isinstance(adapter, Exception):
+        return None, f"it cannot be imported ({type(adapter).__name__}: {adapter})"
+    if isinstance(adapter, type) and issubclass(adapter, port):
+        return adapter, ""
+    return None, f"it is not a {port.__module__}.{port.__name__}"

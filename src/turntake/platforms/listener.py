@@ -1,27 +1,24 @@
-"""The port: a platform that is listened to over a connection of ours, since it calls nobody."""
+"""The port: a platform that is listened to over a connection of ours, where it has more to say than it posts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import ClassVar
 
-from turntake.platforms.channel import ChatEvent, Option
+from turntake.platforms.channel import ChatEvent
 
 OnEvents = Callable[[Sequence[ChatEvent]], Awaitable[None]]
 
 
 class Listener(ABC):
-    """One account at one platform. Started where messages are accepted, if every option with a use is set."""
+    """One account at one platform. Started where messages are accepted, if every option for listening is set."""
 
-    options: ClassVar[Sequence[Option]] = ()
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """`given` are the channel's options and the listener's own, those that are not set with their defaults."""
-        self._values = given
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """`values` are those of the channel's options by name; options that are not set have their defaults."""
+        self._values = values
 
     @abstractmethod
     async def listen(self, on_events: OnEvents) -> None:
-        """Connects and tells `on_events` what happens, in order, for ever; a lost connection is made again.
+        """Connects and passes what happens to `on_events`, in order, for ever; a lost connection is made again.
 
-        Once `on_events` returns, the events are stored. If it raises StoreUnavailable, they are told again.
+        Once `on_events` returns, the events are stored. If it raises StoreUnavailable, they must be passed again.
         Raises ConfigurationError if the platform refuses our credentials for good.
         """

@@ -1,6 +1,6 @@
 """The port: how a reply is put to one platform's API.
 
-Pure, like its counterpart `accept/channel.py`: it writes calls and reads responses. `deliver/reply.py` makes them.
+Pure: it writes calls and reads responses. `deliver/replies.py` makes the calls, splits long replies and tries again.
 """
 
 from abc import ABC, abstractmethod
@@ -9,6 +9,9 @@ from typing import Literal
 
 import msgspec
 
+from turntake.errors import RetryLater
+from turntake.platforms import address
+from turntake.retry_after import retry_after_ms
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 
@@ -32,6 +35,10 @@ class ApiResponse(msgspec.Struct, frozen=True):
     body: bytes = b""
     is_cut: bool = False
 
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
 
 class Recipient(msgspec.Struct, frozen=True):
     """Whom a turn's answer goes to: its conversation, and the messages that it answers, in order.
@@ -47,14 +54,12 @@ class Recipient(msgspec.Struct, frozen=True):
     @property
     def account(self) -> str:
         """Our side's id as the platform writes it; "" if the platform named none."""
-        name, slash, rest = self.key.account.partition("/")
-        own = rest if slash else name
-        return "" if own == "default" else own
+        return address.read_account(self.key.account).own_id
 
     @property
     def thread(self) -> str:
         """The thread inside the chat, if any."""
-        return self.key.topic.partition("@")[0]
+        return address.read_topic(self.key.topic).thread
 
     @property
     def last(self) -> Message | None:
@@ -62,16 +67,17 @@ class Recipient(msgspec.Struct, frozen=True):
 
 
 class ReplyApi(ABC):
-    """One account at one platform, outwards. Made only if the options it needs are set."""
+    """One account at one platform, outwards. Built only if every option with the use "reply" is set."""
 
     longest: int
+    """The longest text that the platform takes, in `unit`; longer replies are split."""
     unit: Unit = "characters"
     typing_ms: int = 0
     """How often a typing indicator must be renewed; 0 where there is none."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        """`given` are the channel's options by name, those that are not set with their defaults."""
-        self._values = given
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """`values` are those of the channel's options by name; options that are not set have their defaults."""
+        self._values = values
 
     @abstractmethod
     def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
@@ -82,7 +88,7 @@ class ReplyApi(ABC):
 
     @abstractmethod
     def check(self, response: ApiResponse) -> str:
-        """The platform's id of what it took. For anything else raises, with the platform's own words:
+        """The platform's id of the reply that it took. For any other response raises, with the platform's own words:
 
         RetryLater if it says when, or throttles; GiveUp if it will never take this; SendFailed if it may next time.
         """
@@ -94,3 +100,8 @@ class ReplyApi(ABC):
     def typing_stopped_call(self, to: Recipient) -> ApiCall | None:
         """The call that takes it back, where one is needed and exists."""
         return None
+
+
+def retry_later(text: str, asked: object, default_ms: int) -> RetryLater:
+    """The platform throttles us. `asked` is its word on how long: a Retry-After header, or a number of seconds."""
+    return RetryLater(retry_after_ms(asked, default_ms) / 1000, text)

@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple, Self, cast
 
 PART_BYTES = 256
+DEFAULT_CHANNEL = "generic"
+"""The channel of a message whose sender names none."""
 CACHED = 8_192
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._@+-]")
@@ -22,7 +24,7 @@ class ConversationKey(NamedTuple):
 
     conversation: str
     tenant: str = "default"
-    channel: str = "generic"
+    channel: str = DEFAULT_CHANNEL
     account: str = "default"
     topic: str = ""
 
@@ -51,7 +53,7 @@ def _made(conversation: str, tenant: str, channel: str, account: str, topic: str
     return ConversationKey(
         conversation=_normal("conversation", conversation),
         tenant=_normal("tenant", tenant or "default"),
-        channel=_normal("channel", channel or "generic"),
+        channel=_normal("channel", channel or DEFAULT_CHANNEL),
         account=_normal("account", account or "default"),
         topic=_normal("topic", topic) if topic else "",
     )

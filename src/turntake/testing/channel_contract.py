@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from turntake.accept.intake import CHANGES, key_of, message_of
 from turntake.errors import ConfigurationError, Forged, Unreadable
 from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
+from turntake.platforms.replies import ApiResponse
 from turntake.testing import hostile
 from turntake.testing.recording import SOME_TIME, Recording, differences
 
@@ -69,9 +70,10 @@ class ChannelContract:
         """It verifies at its time, gives its events in order, and is answered."""
         channel = self.channel(recording.options)
         channel.verify(recording.request, recording.now)
-        wrong = differences(channel.events_in(recording.request), recording.events)
+        delivery = channel.read(recording.request)
+        wrong = differences(delivery.events, recording.events)
         assert not wrong, "; ".join(wrong)
-        assert 200 <= channel.answer(recording.request).status < 300
+        assert 200 <= delivery.answer.status < 300
 
     def test_a_changed_byte_of_the_body_is_forged(self) -> None:
         """Whichever byte it is; in a long body, of every so many one."""
@@ -102,14 +104,14 @@ class ChannelContract:
 
     def test_a_replay_has_the_same_ids(self, recording: Recording) -> None:
         """So a redelivery is known, also by a process that was started since."""
-        once, again = (self.channel(recording.options).events_in(recording.request) for _ in range(2))
+        once, again = (self.channel(recording.options).read(recording.request).events for _ in range(2))
         assert [event.message_id for event in once] == [event.message_id for event in again]
         assert all(event.message_id for event in once)
 
     def test_our_own_messages_are_not_buffered(self) -> None:
         """Else the bot would talk to itself."""
         for recording in filter(lambda each: each.own, self.recordings):
-            events = self.channel(recording.options).events_in(recording.request)
+            events = self.channel(recording.options).read(recording.request).events
             assert [event for event in events if event.kind in SAID | CHANGES] == [], recording.name
 
     def test_a_sample_is_believed_and_says_what_was_asked_for(self) -> None:
@@ -118,9 +120,23 @@ class ChannelContract:
         url = self.recordings[0].request.url
         sample = channel.sample("Grüße 👋", sender=self.sample_sender, id=self.sample_id, url=url, now=SOME_TIME)
         channel.verify(sample, SOME_TIME)
-        (event,) = channel.events_in(sample)
+        (event,) = channel.read(sample).events
         assert (event.kind, event.text) == ("message", "Grüße 👋")
         assert (event.sender, event.id) == (self.sample_sender, self.sample_id)
+
+    @hard
+    @given(status=st.integers(100, 599), body=hostile.bodies)
+    def test_whoami_is_a_call_and_reads_any_response(self, status: int, body: bytes) -> None:
+        """What `turntake doctor` asks, if anything: options that exist, and a sentence for whatever comes back."""
+        channel = self.channel(self.signs_with or self.recordings[0].options)
+        if (question := channel.whoami()) is not None:
+            assert set(question.options) <= {option.name for option in self.channel.options}
+            assert question.call.url.startswith(("https://", "http://"))
+            verdict = question.read(ApiResponse(status, {}, body), "A_VARIABLE")
+            assert verdict.text
+            assert verdict.level != "ok" or status < 300
+        if (check := channel.webhook_check("https://bot.example/webhooks", True)) is not None:
+            assert check.read(ApiResponse(status, {}, body)).text
 
     @hard
     @given(data=st.data())
@@ -149,14 +165,14 @@ class ChannelContract:
         channel = self.channel(recording.options)
         is_forged = self.is_forged(recording, request)
         try:
-            events = channel.events_in(request)
+            delivery = channel.read(request)
         except Unreadable:
-            assert is_forged or self.was_signed(channel, request, []), "it was believed, and nobody signed it"
+            assert is_forged or self.was_signed(channel, request, ()), "it was believed, and nobody signed it"
             return
-        for event in events:
+        for event in delivery.events:
             _check_storable(event)
-        assert is_forged or self.was_signed(channel, request, events), "it was believed, and nobody signed it"
-        assert is_forged or channel.answer(request).status < 500
+        assert is_forged or self.was_signed(channel, request, delivery.events), "it was believed, and nobody signed it"
+        assert is_forged or delivery.answer.status < 500
 
     def was_signed(self, channel: Channel, request: Request, events: Sequence[ChatEvent]) -> bool:
         """Whether a recording proves the request. A form may be written in several ways, and say the same."""
@@ -166,7 +182,7 @@ class ChannelContract:
             is_called_alike = request.method == signed.method == "GET" and request.url == signed.url
             if proof.items() <= request.headers.items() and (proof or is_called_alike):
                 is_covered = is_called_alike or request.body == signed.body or not self.covers_body
-                if is_covered or (events and events == channel.events_in(signed)):
+                if is_covered or (events and events == channel.read(signed).events):
                     return True
         return False
 

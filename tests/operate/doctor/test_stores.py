@@ -54,13 +54,21 @@ class Shared(MemoryStore, Examined, Maintained):
         return ["0002_post_drop_column"]
 
 
+def register(monkeypatch: pytest.MonkeyPatch, *stores: EntryPoint) -> None:
+    """Only these stores are installed; channels and sinks stay, since a command reads them once for good."""
+
+    def registered(group: str) -> EntryPoints:
+        return EntryPoints(stores) if group == "turntake.stores" else entry_points(group=group)
+
+    monkeypatch.setattr(plugins, "entry_points", registered)
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """`shared://` is registered next to our own stores."""
     entry = EntryPoint("shared", f"{__name__}:Shared", "turntake.stores")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Shared.__module__])
-    with_shared = EntryPoints([*entry_points(group="turntake.stores"), entry])
-    monkeypatch.setattr(plugins, "entry_points", lambda group: with_shared)
+    register(monkeypatch, *entry_points(group="turntake.stores"), entry)
     monkeypatch.setattr(Shared, "asked", [], raising=False)
     return Shared.asked
 
@@ -159,7 +167,7 @@ def test_a_missing_extra_names_its_pip_line(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, module, None)
     entry = EntryPoint(extra, f"lacks_{extra}:Store", "turntake.stores")
-    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]))
+    register(monkeypatch, entry)
     with pytest.raises(MissingExtra, match=rf"pip install 'turntake\[{extra}\]'"):
         open_store(f"{extra}://host", SystemClock())
     assert main(["serve", "--port", "0", "--store", f"{extra}://host"]) == 2
@@ -173,6 +181,6 @@ def test_another_module_that_is_missing_is_no_missing_extra(tmp_path: Path, monk
     (tmp_path / "lacks_other.py").write_text("import no_such_module\n")
     monkeypatch.syspath_prepend(tmp_path)
     entry = EntryPoint("other", "lacks_other:Store", "turntake.stores")
-    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]))
+    register(monkeypatch, entry)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         plugins.load("stores", "other")

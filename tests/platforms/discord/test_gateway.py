@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 
 from turntake import ConfigurationError, StoreUnavailable
 from turntake.platforms.channel import ChatEvent
-from turntake.platforms.discord.gateway import AUTHORS, DiscordGateway, GatewayClient, discord
+from turntake.platforms.discord.gateway import MOST_AUTHORS, DiscordGateway, GatewayClient, discord
 
 TOKEN = "recorded-bot-token"
 BOT: dict[str, Any] = {"id": "9000", "username": "bot", "discriminator": "0000", "avatar": None, "bot": True}
@@ -203,7 +203,7 @@ async def test_what_nobody_can_take_does_not_stand_in_the_way(gateway: Gateway) 
     hear = Heard(RuntimeError("a defect"))
     listener = DiscordGateway(GIVEN)
     for id in ("600", "601"):
-        listener._heard.put_nowait(json.dumps({"op": 0, "t": "MESSAGE_CREATE", "d": post(id)}))
+        listener._received.put_nowait(json.dumps({"op": 0, "t": "MESSAGE_CREATE", "d": post(id)}))
     with pytest.raises(RuntimeError, match="a defect"):
         await listener.listen(hear)
     async with listening(listener, hear):
@@ -268,9 +268,9 @@ def test_what_is_no_event_is_passed_over(written: str) -> None:
 
 def test_only_so_many_authors_are_remembered() -> None:
     listener = DiscordGateway(GIVEN)
-    for id in range(AUTHORS + 5):
+    for id in range(MOST_AUTHORS + 5):
         listener._events_in(json.dumps({"op": 0, "t": "MESSAGE_CREATE", "d": post(str(id))}))
-    assert len(listener._authors) == AUTHORS
+    assert len(listener._authors) == MOST_AUTHORS
 
 
 async def test_nothing_that_is_heard_is_written_to_a_log(gateway: Gateway, caplog: pytest.LogCaptureFixture) -> None:

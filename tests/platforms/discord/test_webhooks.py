@@ -61,7 +61,7 @@ def refusal(request: Request, now: int = NOW, key: str = PUBLIC) -> str:
 
 
 def answered(name: str) -> Any:
-    answer = DISCORD.answer(recorded(name).request)
+    answer = DISCORD.read(recorded(name).request).answer
     assert (answer.status, answer.content_type) == (200, "application/json")
     return json.loads(answer.body)
 
@@ -148,14 +148,14 @@ def test_half_typed_options_are_not_completed() -> None:
 
 @pytest.mark.parametrize("name", ["notice", "notice-ping"])
 def test_notices_want_an_answer_without_words(name: str) -> None:
-    answer = DISCORD.answer(recorded(name).request)
+    answer = DISCORD.read(recorded(name).request).answer
     assert (answer.status, answer.body) == (204, b"")
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b"null", b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
-        DISCORD.events_in(Request("POST", URL, {}, body))
+        DISCORD.read(Request("POST", URL, {}, body))
 
 
 # --- what the gateway says -------------------------------------------------------------------------------------------

@@ -33,9 +33,9 @@ def request(said: Any, headers: dict[str, str] | None = None) -> Request:
     return Request("POST", URL, headers or {}, said if isinstance(said, bytes) else json.dumps(said).encode())
 
 
-def read(said: Any, **headers: str) -> list[ChatEvent]:
+def read(said: Any, **headers: str) -> tuple[ChatEvent, ...]:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Generic({"secret": OLD}).events_in(request(said, named))
+    return Generic({"secret": OLD}).read(request(said, named)).events
 
 
 def refusal(request: Request, now: int = NOW, **options: str) -> str:
@@ -248,7 +248,7 @@ def test_a_signed_request_id_stands_in_for_a_missing_one() -> None:
     with pytest.raises(Unreadable, match="webhook-id"):
         read(said, webhook_id="m" * 257)
     with pytest.raises(Unreadable, match="message_id"):
-        Generic({"secret": "s", "scheme": "hub-sha256"}).events_in(request(said, {"webhook-id": "msg_1"}))
+        Generic({"secret": "s", "scheme": "hub-sha256"}).read(request(said, {"webhook-id": "msg_1"}))
 
 
 def test_two_edits_of_one_message_are_two() -> None:
@@ -283,7 +283,7 @@ def test_a_type_of_later_days_is_counted_as_ignored() -> None:
         {"type": "reaction", "conversation_id": "chat"},
         {"type": "read", "conversation": "c"},
     ]
-    answer = Generic({"secret": OLD}).answer(request(said))
+    answer = Generic({"secret": OLD}).read(request(said)).answer
     assert (answer.status, answer.content_type) == (200, "application/json")
     assert json.loads(answer.body) == {"accepted": 1, "ignored": 3}
 

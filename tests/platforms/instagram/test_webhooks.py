@@ -19,7 +19,7 @@ CHANNEL = Instagram({"app_secret": "s", "verify_token": "t"})
 @pytest.mark.parametrize("recording", recorded("instagram"), ids=lambda recording: recording.name)
 def test_a_recording_says_this_and_no_more(recording: Recording) -> None:
     """Every field of every event is as recorded; what is not mentioned is not there."""
-    assert Instagram(recording.options).events_in(recording.request) == strictly(recording)
+    assert Instagram(recording.options).read(recording.request).events == strictly(recording)
 
 
 def test_an_echo_of_ours_is_not_said_even_if_it_was_unsent() -> None:
@@ -27,7 +27,7 @@ def test_an_echo_of_ours_is_not_said_even_if_it_was_unsent() -> None:
     message = {"mid": "g", "text": "ours", "is_echo": True, "is_deleted": True, "is_unsupported": True}
     parties = {"sender": {"id": "178"}, "recipient": {"id": "9"}}
     whole = {"object": "instagram", "entry": [{"id": "178", "messaging": [{**parties, "message": message}]}]}
-    (event,) = CHANNEL.events_in(Request("POST", URL, {}, json.dumps(whole).encode()))
+    (event,) = CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events
     assert (event.kind, event.account, event.conversation) == ("echo", "178", "9")
 
 
@@ -35,13 +35,13 @@ def test_an_echo_of_ours_is_not_said_even_if_it_was_unsent() -> None:
 def test_changes_between_nobody_and_nobody_say_nothing(value: Any) -> None:
     entry = {"id": "178", "changes": [{"field": "messages", "value": value}], "field": "messages", "value": value}
     whole = {"object": "instagram", "entry": [entry]}
-    assert CHANNEL.events_in(Request("POST", URL, {}, json.dumps(whole).encode())) == []
+    assert CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events == ()
 
 
 def test_a_sample_is_a_direct_message() -> None:
     sample = CHANNEL.sample("Olá", sender="9", id="g_1", url=URL, now=NOW)
     CHANNEL.verify(sample, NOW)
-    (event,) = CHANNEL.events_in(sample)
+    (event,) = CHANNEL.read(sample).events
     assert event.kind in SAID
     assert (event.account, event.conversation, event.text, event.sent_at) == ("17841400000000001", "9", "Olá", NOW)
 

@@ -19,13 +19,13 @@ CHANNEL = Messenger({"app_secret": "s", "verify_token": "t"})
 @pytest.mark.parametrize("recording", recorded("messenger"), ids=lambda recording: recording.name)
 def test_a_recording_says_this_and_no_more(recording: Recording) -> None:
     """Every field of every event is as recorded; what is not mentioned is not there."""
-    assert Messenger(recording.options).events_in(recording.request) == strictly(recording)
+    assert Messenger(recording.options).read(recording.request).events == strictly(recording)
 
 
-def read(*items: Any) -> list[ChatEvent]:
+def read(*items: Any) -> tuple[ChatEvent, ...]:
     """The events of a webhook that holds these items."""
     whole = {"object": "page", "entry": [{"id": "31", "messaging": list(items)}]}
-    return CHANNEL.events_in(Request("POST", URL, {}, json.dumps(whole).encode()))
+    return CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events
 
 
 def item(**held: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_a_sticker_that_came_as_an_image_alone_is_kept() -> None:
 
 def test_the_other_products_of_the_app_say_nothing_here() -> None:
     whole = {"object": "instagram", "entry": [{"id": "31", "messaging": [item(message={"mid": "m", "text": "hi"})]}]}
-    assert CHANNEL.events_in(Request("POST", URL, {}, json.dumps(whole).encode())) == []
+    assert CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events == ()
 
 
 def test_a_refusal_names_the_variable_to_set() -> None:

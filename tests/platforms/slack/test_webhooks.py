@@ -33,16 +33,16 @@ def recorded(name: str) -> Recording:
 
 
 def read(name: str) -> ChatEvent:
-    (event,) = SLACK.events_in(recorded(name).request)
+    (event,) = SLACK.read(recorded(name).request).events
     return event
 
 
 def posted(**event: Any) -> ChatEvent:
     said = {"type": "message", "channel": "C1", "user": "U1", "text": "hi", "ts": "1790000000.000100"} | event
     envelope = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event": said}
-    (found,) = SLACK.events_in(
+    (found,) = SLACK.read(
         Request("POST", URL, {"content-type": "application/json"}, json.dumps(envelope).encode())
-    )
+    ).events
     return found
 
 
@@ -102,7 +102,7 @@ def test_without_a_secret_the_refusal_says_what_to_set() -> None:
 
 
 def test_the_challenge_is_given_back_as_it_came() -> None:
-    answer = SLACK.answer(recorded("handshake").request)
+    answer = SLACK.read(recorded("handshake").request).answer
     assert (answer.status, answer.body) == (200, b"3eZbrw1aBm2rZgRNFdxV2595E9CY")
     assert answer.content_type.startswith("text/plain")
 
@@ -110,26 +110,26 @@ def test_the_challenge_is_given_back_as_it_came() -> None:
 @pytest.mark.parametrize("name", ["direct-message", "slash-command", "button", "dialog"])
 def test_everything_else_is_answered_with_nothing(name: str) -> None:
     """Words in the answer to a command would be shown to the person."""
-    answer = SLACK.answer(recorded(name).request)
+    answer = SLACK.read(recorded(name).request).answer
     assert (answer.status, answer.body) == (200, b"")
 
 
 @pytest.mark.parametrize("body", [b"", b"not json", b"[]", b"null", b'"hi"', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
-        SLACK.events_in(Request("POST", URL, {"content-type": "application/json"}, body))
+        SLACK.read(Request("POST", URL, {"content-type": "application/json"}, body))
 
 
 def test_a_form_whose_payload_is_broken_is_unreadable() -> None:
     form = {"content-type": "application/x-www-form-urlencoded; charset=utf-8"}
     with pytest.raises(Unreadable):
-        SLACK.events_in(Request("POST", URL, form, urlencode({"payload": "{"}).encode()))
+        SLACK.read(Request("POST", URL, form, urlencode({"payload": "{"}).encode()))
 
 
 def test_a_retry_is_read_like_the_first_try() -> None:
     """The headers that call it a retry are not signed, so nothing may hang on them."""
     retry = with_headers(**{"retry-num": "1", "retry-reason": "http_timeout"})
-    assert SLACK.events_in(retry) == SLACK.events_in(recorded("direct-message").request)
+    assert SLACK.read(retry).events == SLACK.read(recorded("direct-message").request).events
 
 
 # --- what they mean --------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_the_time_is_cut_to_milliseconds_and_the_id_is_left_alone(ts: str, sent_
 def test_the_sample_can_be_answered() -> None:
     """Slack takes a person's id for the direct chat with that person."""
     sample = SLACK.sample("hello", sender="U0ANN", id="m1", url=URL, now=NOW + 5)
-    (event,) = SLACK.events_in(sample)
+    (event,) = SLACK.read(sample).events
     assert (event.conversation, event.is_group, event.sent_at) == ("U0ANN", False, NOW + 5)
 
 

@@ -101,7 +101,7 @@ def message_in(chat: dict[str, Any], parts: dict[str, Any], kind: str = "message
     """What the webhook makes of Ada's message there."""
     said = {"message_id": 1, "from": {"id": 4711, "is_bot": False}, "chat": chat, "date": 1, "text": "hi", **parts}
     body = msgspec.json.encode({"update_id": 1, kind: said})
-    (event,) = Telegram({"bot_token": "700700:x"}).events_in(Request("POST", "https://turntake.test", {}, body))
+    (event,) = Telegram({"bot_token": "700700:x"}).read(Request("POST", "https://turntake.test", {}, body)).events
     return event
 
 
@@ -114,8 +114,8 @@ def test_somebody_who_writes_as_a_chat_is_that_chat() -> None:
 def test_what_we_do_ourselves_says_nothing() -> None:
     """Our own typing indicator in a group must not make us wait for ourselves."""
     update = types.UpdateChatUserTyping(55, types.PeerUser(700700), COMPOSES)
-    assert events_of(update, ours={"700700"}) == []
-    assert events_of(update, ours={"1"}) != []
+    assert events_of(update, own_ids={"700700"}) == []
+    assert events_of(update, own_ids={"1"}) != []
 
 
 class FakeClient:

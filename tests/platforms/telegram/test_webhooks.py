@@ -28,7 +28,7 @@ class TestTelegram(ChannelContract):
 
 def event_of(update: dict[str, Any], bot_token: str = "") -> ChatEvent:
     body = msgspec.json.encode({"update_id": 1, **update})
-    (event,) = Telegram({"bot_token": bot_token}).events_in(Request("POST", URL, {}, body))
+    (event,) = Telegram({"bot_token": bot_token}).read(Request("POST", URL, {}, body)).events
     return event
 
 
@@ -49,7 +49,7 @@ def test_half_a_character_is_no_reason_to_have_the_rest_sent_again() -> None:
     body = (
         rb'{"update_id":1,"message":{"message_id":1,"chat":{"id":7,"type":"private"},"from":{"id":7},"text":"a\ud83d"}}'
     )
-    (event,) = Telegram({}).events_in(Request("POST", URL, {}, body))
+    (event,) = Telegram({}).read(Request("POST", URL, {}, body)).events
     assert (event.kind, event.text) == ("message", "a\ufffd")
 
 
@@ -79,12 +79,12 @@ def test_a_refusal_does_not_repeat_what_was_sent() -> None:
 @pytest.mark.parametrize("body", [b"", b"text", b'{"a":"\xff"}', b"[]", b"null", b"1", b'{"a":NaN}', b"[" * 100_000])
 def test_what_is_no_update_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable):
-        Telegram({}).events_in(Request("POST", URL, {}, body))
+        Telegram({}).read(Request("POST", URL, {}, body))
 
 
 def test_the_answer_is_empty() -> None:
     """Telegram would carry out what it finds there."""
-    answer = Telegram({}).answer(Request("POST", URL))
+    answer = Telegram({}).read(Request("POST", URL, {}, b"{}")).answer
     assert (answer.status, answer.body) == (200, b"")
 
 
@@ -203,6 +203,6 @@ def test_an_update_that_nobody_said_to_the_bot_is_passed_over(kind: str) -> None
 
 def test_a_sample_keeps_ids_that_are_no_numbers() -> None:
     telegram = Telegram({"secret_token": "sesame"})
-    (event,) = telegram.events_in(telegram.sample("hi", sender="ada", id="m-1", url=URL, now=1_763_200_000_000))
+    (event,) = telegram.read(telegram.sample("hi", sender="ada", id="m-1", url=URL, now=1_763_200_000_000)).events
     assert (event.conversation, event.sender, event.id) == ("ada", "ada", "m-1")
     assert event.sent_at == 1_763_200_000_000

@@ -146,7 +146,7 @@ def test_a_body_that_is_no_utf8_is_checked_byte_by_byte() -> None:
     request = replace(signed(signature, URL), body=b"Body=%FF\xfe")
     assert is_believed(request)
     assert not is_believed(replace(request, body=b"Body=%FF\xff"))
-    assert channel().events_in(request)[0].kind == "unsupported"
+    assert channel().read(request).events[0].kind == "unsupported"
 
 
 def test_a_refusal_is_no_challenge_to_log_in() -> None:
@@ -158,20 +158,20 @@ def test_a_refusal_is_no_challenge_to_log_in() -> None:
 
 def test_every_answer_is_an_empty_document() -> None:
     """Text would be sent to the person as a message."""
-    answer = channel().answer(sample())
+    answer = channel().read(sample()).answer
     assert (answer.status, answer.content_type) == (200, "text/xml")
     assert answer.body == b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 
 
 def test_a_retried_request_without_an_id_is_known_by_its_token() -> None:
     headers = {**FORM, "i-twilio-idempotency-token": "e9d4"}
-    (event,) = channel().events_in(Request("POST", URL, headers, b"From=%2B1&Body=hi"))
+    (event,) = channel().read(Request("POST", URL, headers, b"From=%2B1&Body=hi")).events
     assert (event.kind, event.message_id) == ("message", "e9d4")
 
 
 @pytest.mark.parametrize("body", ["", "Body=hi", "From=%2B1", "CallSid=CA1&From=%2B1", "MessageSid=SM1"])
 def test_what_is_no_message_is_passed_over(body: str) -> None:
-    (event,) = channel().events_in(Request("POST", URL, FORM, body.encode()))
+    (event,) = channel().read(Request("POST", URL, FORM, body.encode())).events
     assert event.kind == "unsupported"
 
 
@@ -180,7 +180,7 @@ def test_what_became_of_our_message_is_no_message(state: str) -> None:
     """Also where only SmsStatus says so."""
     for name in ("MessageStatus", "SmsStatus"):
         body = urlencode({"MessageSid": "SM1", name: state, "From": "+1", "To": "+2", "Body": "hi"}).encode()
-        (event,) = channel().events_in(Request("POST", URL, FORM, body))
+        (event,) = channel().read(Request("POST", URL, FORM, body)).events
         assert (event.kind, event.account, event.conversation) == ("status", "+1", "+2")
         assert event.metadata == {"status": state}
 
@@ -188,7 +188,7 @@ def test_what_became_of_our_message_is_no_message(state: str) -> None:
 @pytest.mark.parametrize("text", ["x" * 64, "hello " * 20, "AAAA" * 15, "short", "Zm9v" * 14])
 def test_what_is_no_base64_of_a_text_is_left_alone(text: str) -> None:
     """Too short, with blanks, or nothing readable in it."""
-    (event,) = channel().events_in(sample(text=text))
+    (event,) = channel().read(sample(text=text)).events
     assert (event.text, event.metadata) == (text, {})
 
 
@@ -206,21 +206,21 @@ def test_what_is_no_base64_of_a_text_is_left_alone(text: str) -> None:
 )
 def test_the_kind_of_an_attachment_is_that_of_its_type(content_type: str, kind: str) -> None:
     fields = {"MessageSid": "MM1", "From": "+1", "MediaUrl0": "https://m.test/0", "MediaContentType0": content_type}
-    (event,) = channel().events_in(Request("POST", URL, FORM, urlencode(fields).encode()))
+    (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert [attachment.kind for attachment in event.attachments] == [kind]
 
 
 def test_attachments_keep_their_order_whatever_is_said_of_their_number() -> None:
     fields = {"MessageSid": "MM1", "From": "+1", "NumMedia": "no"}
     fields |= {f"MediaUrl{number}": f"https://m.test/{number}" for number in (10, 9, 0)} | {"MediaUrl1": ""}
-    (event,) = channel().events_in(Request("POST", URL, FORM, urlencode(fields).encode()))
+    (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert [attachment.url for attachment in event.attachments] == [f"https://m.test/{n}" for n in (0, 9, 10)]
 
 
 @pytest.mark.parametrize("latitude", ["", "north", "NaN", "inf"])
 def test_a_place_without_a_place_is_none(latitude: str) -> None:
     fields = {"MessageSid": "SM1", "From": "+1", "Body": "hi", "Latitude": latitude, "Longitude": "6.9"}
-    (event,) = channel().events_in(Request("POST", URL, FORM, urlencode(fields).encode()))
+    (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert (event.kind, event.attachments) == ("message", ())
 
 
@@ -228,7 +228,7 @@ def test_a_sample_on_whatsapp_comes_to_a_whatsapp_sender() -> None:
     twilio = Twilio({"auth_token": "12345", "from_number": "+15005550006"})
     request = twilio.sample("hi", sender="whatsapp:+4915112345678", id="SM1", url=URL, now=0)
     twilio.verify(request, 0)
-    (event,) = twilio.events_in(request)
+    (event,) = twilio.read(request).events
     assert (event.account, event.conversation) == ("whatsapp:+15005550006", "whatsapp:+4915112345678")
 
 

@@ -156,7 +156,7 @@ def test_throttling_is_waited_out(api: WhatsAppApi, code: int, after_ms: int) ->
 
 @pytest.mark.parametrize(
     ("retry_after", "after_ms"),
-    [("0", 1_000), ("999999", 3_600_000), ("Wed, 21 Oct", 5_000), ("", 5_000), ("-1", 5_000)],
+    [("0", 500), ("999999", 3_600_000), ("Wed, 21 Oct", 5_000), ("", 5_000), ("-1", 5_000)],
 )
 def test_a_bare_429_is_waited_out(api: WhatsAppApi, retry_after: str, after_ms: int) -> None:
     """Within reason."""

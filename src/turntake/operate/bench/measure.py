@@ -14,12 +14,14 @@ from turntake.operate.bench.load import Load, batches, single_messages, stopwatc
 from turntake.operate.bench.processes import Process, noop_server, turntake_server
 from turntake.operate.bench.raw import messages_per_second
 from turntake.platforms.channel import Channel
+from turntake.rules.key import ConversationKey
 
 BATCH = 100  # the most that one request may hold
 SAMPLED_TURNS = 500  # enough for a p99, and asked for in a second or two
 BACKLOG_TRIES = 600  # a minute, a tenth of a second apart
 SLICES = 10  # short enough that a busy moment of the machine hits every crowd alike
 WEBHOOKS = 500  # a second: what the busiest pages see, and well below what one process takes
+PLATFORM = "whatsapp"  # nested JSON, and an HMAC over the whole body
 _clock = SystemClock()
 
 
@@ -105,16 +107,16 @@ async def _steady(load: Load, server: Process | None, for_ms: float, rate: float
 
 
 async def _webhooks(folder: Path, for_ms: float, report: Report) -> None:
-    """Signed webhooks as WhatsApp sends them, each verified, read and stored before it is acknowledged."""
-    channel: Channel = plugins.load("channels", "whatsapp")({"app_secret": "bench"})
-    async with turntake_server(folder, whatsapp_app_secret="bench") as server:
+    """Signed webhooks as a platform sends them, each verified, read and stored before it is acknowledged."""
+    channel: Channel = plugins.load("channels", PLATFORM)({"app_secret": "bench"})
+    async with turntake_server(folder, **{f"{PLATFORM}_app_secret": "bench"}) as server:
         load = Load("127.0.0.1", server.port)
 
         def request_of(person: str, number: int) -> bytes:
             sample = channel.sample(
                 "and it has not arrived yet", sender=person, id=f"{person}-{number}", url="", now=_clock.now()
             )
-            return load.raw("/webhooks/whatsapp", sample.headers, sample.body)
+            return load.raw(f"/webhooks/{PLATFORM}", sample.headers, sample.body)
 
         cpu = server.cpu_ms
         _, latencies = await load.bursts(WEBHOOKS, 2 * for_ms, 16, "49170", request_of)
@@ -218,7 +220,7 @@ async def _lateness(load: Load, names: list[str]) -> tuple[list[float], float]:
     lateness, whole, sampled = [], 0, names[::step]
     async with load.connections(1) as (connection,):
         for name in sampled:
-            _, body = await connection.ask(load.get(f"/v1/conversations/default:generic:default:{name}"))
+            _, body = await connection.ask(load.get(f"/v1/conversations/{ConversationKey.of(name)}"))
             turns = json.loads(body)["turns"]
             whole += len(turns) == 1
             for turn in turns:

@@ -48,14 +48,14 @@ def channels(load: Load, *, json: Json = False) -> None:
 
 def page(account: Account) -> str:
     """The page that explains the channel, if it is one of ours."""
-    kind = account.installed.channel
-    is_ours = kind is not None and kind.__module__.startswith("turntake.")
-    return f"docs/channels/{account.installed.name}.md" if is_ours else ""
+    channel = account.plugin.channel
+    is_ours = channel is not None and channel.__module__.startswith("turntake.")
+    return f"docs/channels/{account.plugin.name}.md" if is_ours else ""
 
 
 def _described(account: Account, options: Options) -> dict[str, Any]:
     return {
-        "channel": account.installed.name,
+        "channel": account.plugin.name,
         "account": account.name,
         "status": account.status,
         "webhookUrl": webhook_url(account, options),

@@ -18,7 +18,7 @@ from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
 from turntake.operate.client import Client, ServerEvent
 from turntake.operate.options.sources import load
-from turntake.rules.key import ConversationKey
+from turntake.rules.key import DEFAULT_CHANNEL, ConversationKey
 
 ENDS = ("answered", "dead-lettered")
 
@@ -68,7 +68,7 @@ def send(
         if webhooks.is_wanted(channel, account, webhook):
             _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, id=follow and id)
             options = load(config=config)
-            sample = webhooks.Sample(channel or "generic", account, texts, sender, id or "")
+            sample = webhooks.Sample(channel or DEFAULT_CHANNEL, account, texts, sender, id or "")
             calls = webhooks.calls(sample, options, client.url, SystemClock())
             return _post_webhooks(client, calls, calls.key(options) if follow else "", json)
         _hint_at(channel, json)

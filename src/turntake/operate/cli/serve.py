@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from socket import socket
 from typing import TYPE_CHECKING
 
@@ -149,28 +149,38 @@ def _unset(options: Options, parts: Parts) -> list[str]:
         lines.append("A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only.")
     if options.store.startswith("memory:"):
         lines.append("memory:// forgets everything when this server stops.")
-    signs_address = any(account.is_configured and _signs_address(account) for account in parts.accounts)
     optional = (
         ("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys),
         (
             "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)",
             options.agent_secret or "://" not in options.agent,
         ),
-        (
-            "TURNTAKE_PUBLIC_URL (Twilio signs it, so its webhooks are refused)",
-            options.public_url or not signs_address,
+        *(
+            (f"TURNTAKE_PUBLIC_URL ({title} signs it, so its webhooks are refused)", options.public_url)
+            for title in dict.fromkeys(_signing(parts.accounts))
         ),
-        (
-            "TURNTAKE_GENERIC_CALLBACK_URL (replies to the generic channel are kept, not posted)",
-            options.generic.callback_url,
+        *(
+            (f"{variable} (replies to the {channel} channel are kept, not posted)", url)
+            for channel, variable, url in _callbacks(parts.accounts)
         ),
     )
     missing = [name for name, is_there in optional if not is_there]
     return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
 
 
-def _signs_address(account: Account) -> bool:
-    return account.installed.name == "twilio" and account.receives
+def _signing(accounts: list[Account]) -> Iterator[str]:
+    """The platforms in use that sign the address they call."""
+    for account in accounts:
+        if account.is_configured and account.receives and account.channel and account.channel.needs.signed_url:
+            yield account.plugin.title
+
+
+def _callbacks(accounts: list[Account]) -> Iterator[tuple[str, str, str]]:
+    """The channels whose answers are posted to a URL, each with the variable of that URL and its value."""
+    for account in accounts:
+        if account.channel and account.channel.callback and not account.name:
+            url = account.channel.callback.url
+            yield account.plugin.name, account.variables[url], account.values[url]
 
 
 def _trials(url: str, role: Role, has_keys: bool) -> list[str]:

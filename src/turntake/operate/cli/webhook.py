@@ -16,6 +16,7 @@ from turntake.operate.account_options import Account, accounts
 from turntake.operate.client import client_options, explained
 from turntake.operate.options.groups import Options
 from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
+from turntake.rules.key import DEFAULT_CHANNEL
 
 SENDER = "15550100123"
 
@@ -47,13 +48,13 @@ class WebhookCalls(NamedTuple):
 
     def key(self, options: Options) -> str:
         """The conversation that the messages will be found under."""
-        channel, name = self.account.place
+        channel, name = self.account.id
         return str(key_of(channel, name, self.events[0], by_person=options.webhooks.groups == "person"))
 
 
 def is_wanted(channel: str, account: str, is_asked_for: bool) -> bool:
-    """Whether messages go in as a platform's webhooks; those of the generic channel only if that is asked for."""
-    return bool(account) or is_asked_for or (channel in plugins.names("channels") and channel != "generic")
+    """Whether messages go in as a platform's webhooks; those of the default channel only if that is asked for."""
+    return bool(account) or is_asked_for or (channel in plugins.names("channels") and channel != DEFAULT_CHANNEL)
 
 
 def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCalls:
@@ -66,7 +67,7 @@ def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCa
         channel.sample(text, sender=sender, id=sample.id or str(uuid.uuid4()), url=target, now=clock.now())
         for text in sample.texts
     ]
-    events = [event for request in requests for event in channel.events_in(request) if event.kind in SAID]
+    events = [event for request in requests for event in channel.read(request).events if event.kind in SAID]
     if not events:
         raise ConfigurationError(f"{account.label} cannot read what it writes itself; its author must mend that.")
     return WebhookCalls(account, requests, events)
@@ -81,7 +82,7 @@ def post(url: str, calls: WebhookCalls) -> list[dict[str, Any]]:
 def _account(options: Options, channel: str, name: str) -> Account:
     known = accounts(options)
     for account in known:
-        if account.place == (channel, name):
+        if account.id == (channel, name):
             return account
     labels = ", ".join(account.label for account in known)
     wanted = "/".join(filter(None, (channel, name)))

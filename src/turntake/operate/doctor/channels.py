@@ -1,76 +1,74 @@
-"""Looks the configured channels over, and asks each platform, by a call that changes nothing, whether it knows us."""
+"""Looks the configured channels over, and asks each platform, by calls that change nothing, whether it knows us.
+
+What to ask, and what an answer means, every platform says itself (`platforms/check.py`).
+"""
 
 import asyncio
-from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
-from urllib.parse import quote, urlsplit
-
-import msgspec
+from collections.abc import AsyncIterator, Iterator, Sequence
+from urllib.parse import urlsplit
 
 from turntake.errors import CallFailed
 from turntake.finding import Finding
 from turntake.operate.account_options import Account, accounts, webhook_url
-from turntake.operate.options import groups
+from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import env_of
-from turntake.platforms.discord.replies import AGENT as DISCORD_AGENT
+from turntake.platforms.channel import Channel
+from turntake.platforms.check import Verdict
 from turntake.platforms.replies import ApiCall, ApiResponse
 
 ASK_MS = 5_000
-EXCERPT = 200
-TELEGRAM_PORTS = frozenset({443, 80, 88, 8443})
+"""Platforms answer within a second; an operator who waits wants to know soon that one does not."""
 PUBLIC_URL = env_of("public_url")
-ASKED_WITH = frozenset({"auth_token", "phone_number_id"})
-"""Options that a platform is asked with, besides those for replies."""
-
-Problem = tuple[Literal["ok", "warn", "fail"], str]
-Options = Mapping[str, str]
 
 
-async def examine(options: groups.Options, *, is_offline: bool = False) -> AsyncIterator[Finding]:
+async def examine(options: Options, *, is_offline: bool = False) -> AsyncIterator[Finding]:
     """For every account of which anything is set: is it complete, and unless offline, what does its platform say."""
     configured = [account for account in accounts(options) if account.is_configured]
     for account in configured:
         yield complete(account, options)
     if not is_offline:
-        for found in await asyncio.gather(*(ask(account, options) for account in configured)):
-            for finding in found:
+        for findings in await asyncio.gather(*(ask(account, options) for account in configured)):
+            for finding in findings:
                 yield finding
 
 
-def complete(account: Account, options: groups.Options) -> Finding:
+def complete(account: Account, options: Options) -> Finding:
     """What is missing or cannot work, worst first; or where its webhooks go."""
-    problems = sorted((*_lacks(account), *_address(account, options)), key=lambda problem: problem[0] != "fail")
+    problems = sorted((*_lacks(account), *_address(account, options)), key=lambda problem: problem.level != "fail")
     if not problems:
         return Finding("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, options)}")
-    return Finding(problems[0][0], account.label, "; ".join(says for _, says in problems))
+    return Finding(problems[0].level, account.label, "; ".join(problem.text for problem in problems))
 
 
-def _lacks(account: Account) -> Iterator[Problem]:
+def _lacks(account: Account) -> Iterator[Verdict]:
     missing = account.missing
     if account.fault:
-        yield "fail", f"broken: {account.fault}"
+        yield Verdict("fail", f"broken: {account.fault}")
     if not account.receives:
-        yield "fail", f"every webhook is refused until {_are_set(missing['verify'])}"
+        yield Verdict("fail", f"every webhook is refused until {_are_set(missing['verify'])}")
     if "reply" in missing:
-        yield "warn", f"answers stay here until {_are_set(missing['reply'])}"
+        yield Verdict("warn", f"answers stay here until {_are_set(missing['reply'])}")
 
 
 def _are_set(names: Sequence[str]) -> str:
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} set"
 
 
-def _address(account: Account, options: groups.Options) -> Iterator[Problem]:
-    """Whether the platform can call us; nobody but its users calls the generic channel."""
-    channel, url = account.installed.name, options.public_url
-    if channel == "generic" or "verify" in account.missing:
+def _address(account: Account, options: Options) -> Iterator[Verdict]:
+    """Whether the platform can call us, as far as its needs tell."""
+    channel, url = account.plugin.channel, options.public_url
+    if channel is None or not channel.needs.public_url or "verify" in account.missing:
         return
-    if not url:
-        yield _no_address(channel)
+    needs, title = channel.needs, account.plugin.title
+    if not url and needs.signed_url:
+        yield Verdict("fail", f"{title} signs the address that it calls: set {PUBLIC_URL} to the one it was given")
+    elif not url:
+        yield Verdict("warn", f"set {PUBLIC_URL} to the address at which the platform reaches this server")
     elif not url.startswith("https://"):
-        yield "fail" if channel == "telegram" else "warn", f"platforms call https addresses, and {PUBLIC_URL} is none"
-    elif channel == "telegram" and _port(url) not in TELEGRAM_PORTS:
-        yield "fail", f"Telegram calls only the ports 443, 80, 88 and 8443: change {PUBLIC_URL}"
+        yield Verdict("fail" if needs.https else "warn", f"platforms call https addresses, and {PUBLIC_URL} is none")
+    elif needs.ports and _port(url) not in needs.ports:
+        ports = f"{', '.join(map(str, needs.ports[:-1]))} and {needs.ports[-1]}"
+        yield Verdict("fail", f"{title} calls only the ports {ports}: change {PUBLIC_URL}")
 
 
 def _port(url: str) -> int:
@@ -80,73 +78,29 @@ def _port(url: str) -> int:
         return 0
 
 
-def _no_address(channel: str) -> Problem:
-    if channel == "twilio":
-        return "fail", f"Twilio signs the address that it calls: set {PUBLIC_URL} to the one it was given"
-    return "warn", f"set {PUBLIC_URL} to the address at which the platform reaches this server"
-
-
-async def ask(account: Account, options: groups.Options) -> list[Finding]:
+async def ask(account: Account, options: Options) -> list[Finding]:
     """What the platform says to our credentials; nothing if there are none, or no call that is known to be harmless."""
-    question = QUESTIONS.get(account.installed.name)
-    if question is None or account.fault or "reply" in account.missing:
+    if account.channel is None or account.fault or "reply" in account.missing:
         return []
-    answered = await _answered(question(account.options))
-    found = [_known_to(answered, _credentials(account))]
-    if account.installed.name == "telegram" and found[0][0] == "ok":
-        found.append(await _registered(account, options))
-    return [Finding(mark, account.label, _without_secrets(account, says)) for mark, says in found]
+    verdicts = [verdict async for verdict in _verdicts(account, account.channel, options)]
+    return [Finding(level, account.label, _without_secrets(account, text)) for level, text in verdicts]
 
 
-def _telegram(options: Options, method: str = "getMe") -> ApiCall:
-    return _get(options, f"bot{options['bot_token']}/{method}", {})
+async def _verdicts(account: Account, channel: Channel, options: Options) -> AsyncIterator[Verdict]:
+    question = channel.whoami()
+    if question is None:
+        return
+    response = await _response_to(question.call)
+    variables = " or ".join(account.variables[name] for name in question.options if account.values[name])
+    verdict = response if isinstance(response, Verdict) else question.read(response, variables)
+    yield verdict
+    check = channel.webhook_check(webhook_url(account, options), bool(options.public_url))
+    if verdict.level == "ok" and check is not None:
+        response = await _response_to(check.call)
+        yield response if isinstance(response, Verdict) else check.read(response)
 
 
-def _slack(options: Options) -> ApiCall:
-    return msgspec.structs.replace(_get(options, "auth.test", _bearer(options["bot_token"])), method="POST")
-
-
-def _whatsapp(options: Options) -> ApiCall:
-    number = options.get("phone_number_id")
-    path = f"{quote(number, safe='')}?fields=display_phone_number,verified_name" if number else "me"
-    return _get(options, path, _bearer(options["access_token"]))
-
-
-def _meta(options: Options) -> ApiCall:
-    return _get(options, "me", _bearer(options["access_token"]))
-
-
-def _twilio(options: Options) -> ApiCall:
-    sid, token = options["account_sid"], options["auth_token"].partition(",")[0].strip()
-    basic = b64encode(f"{sid}:{token}".encode()).decode()
-    return _get(options, f"Accounts/{quote(sid, safe='')}.json", {"authorization": f"Basic {basic}"})
-
-
-def _discord(options: Options) -> ApiCall:
-    # Discord turns programs away that do not name themselves as its bots do.
-    return _get(options, "users/@me", {"authorization": f"Bot {options['bot_token']}", "user-agent": DISCORD_AGENT})
-
-
-QUESTIONS: Mapping[str, Callable[[Options], ApiCall]] = {
-    "discord": _discord,
-    "instagram": _meta,
-    "messenger": _meta,
-    "slack": _slack,
-    "telegram": _telegram,
-    "twilio": _twilio,
-    "whatsapp": _whatsapp,
-}
-
-
-def _get(options: Options, path: str, headers: Mapping[str, str]) -> ApiCall:
-    return ApiCall(f"{options['api_base'].rstrip('/')}/{path}", headers=headers, method="GET")
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
-
-
-async def _answered(call: ApiCall) -> ApiResponse | str:
+async def _response_to(call: ApiCall) -> ApiResponse | Verdict:
     """What came back, or in our own words why nothing did: a URL may hold a token."""
     from turntake.deliver.http_call import HttpCaller
 
@@ -154,74 +108,16 @@ async def _answered(call: ApiCall) -> ApiResponse | str:
         async with HttpCaller("The platform", ASK_MS, headers={"accept": "application/json"}) as caller:
             return await caller.call(call)
     except CallFailed as error:
-        return f"{'did not answer' if error.is_handed_over else 'could not be asked'} {error.reason}"
+        failed = "did not answer" if error.is_handed_over else "could not be asked"
+        return Verdict("warn", f"the platform {failed} {error.reason}")
     # An address that somebody typed can fail in too many ways to name, and none may end the examination.
     except Exception as error:
-        return f"could not be asked ({type(error).__name__})"
+        return Verdict("warn", f"the platform could not be asked ({type(error).__name__})")
 
 
-def _credentials(account: Account) -> str:
-    """The variables that a refusal may be about."""
-    asked_with = [
-        account.variables[option.name]
-        for option in account.installed.options
-        if (option.use == "reply" or option.name in ASKED_WITH) and account.options[option.name]
-    ]
-    return " or ".join(asked_with)
-
-
-def _known_to(answered: ApiResponse | str, credentials: str) -> Problem:
-    if isinstance(answered, str):
-        return "warn", f"the platform {answered}"
-    said = _object(answered.body)
-    if answered.status >= 500 or answered.status == 429:
-        return "warn", f"the platform answered {answered.status}; ask it again later"
-    if answered.status >= 300 or said.get("ok") is False or not said:
-        return "fail", f"the platform refuses {credentials}: {_reason(said) or answered.status}"
-    return "ok", f"the platform knows us as {_who(said) or 'a valid account'}"
-
-
-async def _registered(account: Account, options: groups.Options) -> Problem:
-    """Whether Telegram calls the address that this server has."""
-    answered = await _answered(_telegram(account.options, "getWebhookInfo"))
-    info = _object(answered.body).get("result") if isinstance(answered, ApiResponse) else None
-    if not isinstance(info, dict):
-        return "warn", "the platform did not say which address it calls"
-    url, ours = str(info.get("url") or ""), webhook_url(account, options)
-    if not url:
-        return "fail", f"Telegram calls nobody yet: call setWebhook with url={ours} and the secret_token"
-    if options.public_url and url != ours:
-        return "fail", f"Telegram calls {url[:EXCERPT]} instead of {ours}: call setWebhook again"
-    if info.get("last_error_message"):
-        return "warn", f"Telegram's last call failed: {str(info['last_error_message'])[:EXCERPT]}"
-    return "ok", f"Telegram calls {url[:EXCERPT]}"
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _reason(said: Mapping[str, Any]) -> str:
-    """The platform's own words, wherever it puts them."""
-    error = said.get("error")
-    words = error.get("message") if isinstance(error, dict) else error
-    return str(words or said.get("description") or said.get("message") or "")[:EXCERPT]
-
-
-def _who(said: Mapping[str, Any]) -> str:
-    result = said.get("result")
-    facts = result if isinstance(result, dict) else said
-    names = ("username", "verified_name", "display_phone_number", "friendly_name", "user", "name", "id")
-    return str(next((facts[name] for name in names if facts.get(name)), ""))[:EXCERPT]
-
-
-def _without_secrets(account: Account, says: str) -> str:
+def _without_secrets(account: Account, text: str) -> str:
     """A platform may quote what it refuses."""
-    for option in account.installed.options:
-        for secret in (account.options[option.name], *account.options[option.name].split(",")):
-            says = says.replace(secret.strip(), "…") if option.is_secret and secret.strip() else says
-    return says
+    for option in account.plugin.options:
+        for secret in (account.values[option.name], *account.values[option.name].split(",")):
+            text = text.replace(secret.strip(), "…") if option.is_secret and secret.strip() else text
+    return text

@@ -126,4 +126,7 @@ def _is_open(path: Path) -> bool:
 
 
 def _has_password(options: Options) -> bool:
-    return any(without_password(url) != url for url in (options.store, options.agent, options.generic.callback_url))
+    urls = [options.store, options.agent]
+    for account in options.accounts:
+        urls += [account.values[option.name] for option in account.plugin.options if not option.is_secret]
+    return any(without_password(url) != url for url in urls)

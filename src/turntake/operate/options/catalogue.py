@@ -7,7 +7,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Literal
 
-from turntake.operate.channel_plugins import Installed, channels
+from turntake.operate.channel_plugins import ChannelPlugin, channels
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import Setting, settings_of
 from turntake.platforms.channel import Option
@@ -17,8 +17,6 @@ from turntake.rules.rules import PRESETS
 PRESET = Setting(
     "rules", "preset", Literal["", *sorted(PRESETS)], "", "Rules to start from; those set below override it."
 )
-SHARED = frozenset({"generic"})
-"""Sections that hold settings of ours beside a channel's."""
 _ACCOUNTS = "Further accounts: each is served at /webhooks/{0}/NAME with settings of its own."
 
 
@@ -27,7 +25,7 @@ class Catalogue:
     """The settings in the order in which people see them, and the channels that some of them are for."""
 
     settings: tuple[Setting, ...]
-    channels: Mapping[str, Installed]
+    channels: Mapping[str, ChannelPlugin]
 
     @cached_property
     def by_key(self) -> Mapping[str, Setting]:
@@ -53,10 +51,9 @@ def own_settings() -> Iterator[Setting]:
 def catalogue() -> Catalogue:
     """Looks for installed channels, and imports them: only they know what they must be told."""
     own = tuple(own_settings())
-    installed = channels(taken={setting.section or setting.name for setting in own} - SHARED)
-    settings = [setting for setting in own if setting.section not in SHARED]
+    installed = channels(taken={setting.section or setting.name for setting in own})
+    settings = list(own)
     for name, plugin in installed.items():
-        settings += [setting for setting in own if setting.section == name and name in SHARED]
         settings += option_settings(name, plugin.options)
         if plugin.channel:
             settings.append(Setting(name, "accounts", tuple[str, ...], (), _ACCOUNTS.format(name)))

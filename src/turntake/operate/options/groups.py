@@ -15,10 +15,10 @@ from msgspec import Meta
 from turntake.accept.options import WebhookOptions
 from turntake.buffer.janitor import HistoryOptions
 from turntake.claim.options import WorkerOptions
-from turntake.deliver.options import CallbackOptions, HttpAgentOptions, ReplyOptions
+from turntake.deliver.options import HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
 from turntake.http.options import HttpOptions
-from turntake.operate.channel_plugins import Installed
+from turntake.operate.channel_plugins import ChannelPlugin
 from turntake.operate.logs import LogOptions
 from turntake.operate.options.settings import SECRET, Setting
 from turntake.rules.rules import Rules
@@ -26,13 +26,14 @@ from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, Role
 
 
 class AccountOptions(NamedTuple):
-    """What one account at a channel was told: `[whatsapp]` has the name "", `[whatsapp.sales]` the name "sales".
+    """What is set for one account of a channel: `[chat]` has the name "", `[chat.sales]` the name "sales".
 
-    `values` has every option of the channel, with its default unless it was set; `variables` has the names of the
-    environment variables for them.
+    `values` has every option of the channel, with its default unless it is set; `variables` has the names of the
+    environment variables for them. What all accounts share is in each, and does not count for `is_set`: it may be
+    there for messages that come in by the API, and makes no webhooks work.
     """
 
-    installed: Installed
+    plugin: ChannelPlugin
     name: str = ""
     values: Mapping[str, str] = MappingProxyType({})
     variables: Mapping[str, str] = MappingProxyType({})
@@ -90,7 +91,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: WebhookOptions = WebhookOptions()
     replies: ReplyOptions = ReplyOptions()
     log: LogOptions = LogOptions()
-    generic: CallbackOptions = CallbackOptions()
     accounts: tuple[AccountOptions, ...] = ()
     sources: Sources = Sources()
 
@@ -102,5 +102,5 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def values_of(self, channel: str, account: str = "") -> Mapping[str, str]:
         """What an account was told; nothing if there is no such channel or account."""
-        matching = (a.values for a in self.accounts if (a.installed.name, a.name) == (channel, account))
+        matching = (a.values for a in self.accounts if (a.plugin.name, a.name) == (channel, account))
         return next(matching, {})

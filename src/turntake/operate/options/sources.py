@@ -100,15 +100,16 @@ def _typed(values: Mapping[str, Value]) -> dict[str, Any]:
 
 def _account_options(values: Mapping[str, Value], known: Catalogue, named: Named) -> Iterator[AccountOptions]:
     """The main account of every installed channel, set or not, each followed by its named ones."""
-    for channel, installed in known.channels.items():
+    for channel, plugin in known.channels.items():
+        shared = option_settings(channel, plugin.shared_options)
         for name in ("", *named.names[channel]):
-            table = option_settings(".".join(filter(None, (channel, name))), installed.options)
+            own = option_settings(".".join(filter(None, (channel, name))), plugin.account_options)
             yield AccountOptions(
-                installed,
+                plugin,
                 name,
-                values={setting.name: values[setting.key].value for setting in table},
-                variables={setting.name: setting.env for setting in table},
-                is_set=bool(name) or any(values[setting.key].is_set for setting in table),
+                values={setting.name: values[setting.key].value for setting in (*shared, *own)},
+                variables={setting.name: setting.env for setting in (*shared, *own)},
+                is_set=bool(name) or any(values[setting.key].is_set for setting in own),
             )
 
 

@@ -1,4 +1,4 @@
-"""Discord's posts: what the gateway's events mean. Pure; `discord_gateway.py` listens to it.
+"""Discord's posts: what the gateway's events mean. Pure; `gateway.py` keeps the connection.
 
 A chat is named by its channel, and a thread is a channel of its own.
 """
@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turntake.instants import to_ms
 from turntake.platforms.channel import ChatEvent
-from turntake.platforms.loose_json import at, objects_at, text_at
+from turntake.platforms.loose_json import at, integer_at, number_at, objects_at, text_at, texts_at, time_in
 from turntake.rules.message import Attachment
 
 TYPING_MS = 10_000
+"""A typing report lasts ten seconds, says Discord."""
 EPOCH_MS = 1_420_070_400_000
 """2015, when Discord's ids begin to count."""
 VOICE = 1 << 13
@@ -34,7 +34,7 @@ def gateway_events(name: str, data: dict[str, Any], own_id: str) -> list[ChatEve
     if name == "MESSAGE_DELETE":
         return [_deleted(data, own_id, text_at(data, "id"))]
     if name == "MESSAGE_DELETE_BULK":
-        return [_deleted(data, own_id, id) for id in texts_in(data, "ids")]
+        return [_deleted(data, own_id, id) for id in texts_at(data, "ids")]
     if name == "TYPING_START":
         return _typing(data, own_id)
     return [_reaction(name, data, own_id)] if name.startswith("MESSAGE_REACTION_") else []
@@ -54,7 +54,7 @@ def _posted(post: dict[str, Any], own_id: str) -> ChatEvent:
         _about(post, own_id, _authorship(post, own_id) or "message"),
         sender=text_at(post, "author", "id"),
         id=text_at(post, "id"),
-        sent_at=instant(text_at(post, "timestamp"), text_at(post, "id")),
+        sent_at=time_in(text_at(post, "timestamp")) or created_at(text_at(post, "id")),
     )
     if about.kind != "message":
         return about
@@ -78,7 +78,7 @@ def _changed(post: dict[str, Any], own_id: str) -> ChatEvent:
         target=text_at(post, "id"),
         text=text,
         attachments=attachments,
-        sent_at=instant(edited, ""),
+        sent_at=time_in(edited),
     )
 
 
@@ -89,17 +89,17 @@ def _deleted(data: dict[str, Any], own_id: str, target: str) -> ChatEvent:
 
 def _typing(data: dict[str, Any], own_id: str) -> list[ChatEvent]:
     """A person's; what we and other bots show of ourselves is none."""
-    person, seconds = text_at(data, "user_id"), data.get("timestamp")
+    person = text_at(data, "user_id")
     if person == own_id or at(data, "member", "user", "bot") is True:
         return []
-    sent_at = seconds * 1000 if isinstance(seconds, int) and 0 < seconds < 10**12 else None
+    sent_at = time_in(data.get("timestamp"))
     return [replace(_about(data, own_id, "typing"), sender=person, sent_at=sent_at, ttl_ms=TYPING_MS)]
 
 
 def _reaction(name: str, data: dict[str, Any], own_id: str) -> ChatEvent:
-    said = {"emoji": text_at(data, "emoji", "name"), "is_removed": not name.endswith("_ADD")}
+    metadata = {"emoji": text_at(data, "emoji", "name"), "is_removed": not name.endswith("_ADD")}
     about = _about(data, own_id, "reaction")
-    return replace(about, sender=text_at(data, "user_id"), target=text_at(data, "message_id"), metadata=said)
+    return replace(about, sender=text_at(data, "user_id"), target=text_at(data, "message_id"), metadata=metadata)
 
 
 def _authorship(post: dict[str, Any], own_id: str) -> str:
@@ -108,7 +108,7 @@ def _authorship(post: dict[str, Any], own_id: str) -> str:
         return "echo"
     if at(post, "author", "bot") is True or post.get("webhook_id"):
         return "bot_message"
-    return "" if whole(post.get("type")) in SAID_TYPES else "system"
+    return "" if (integer_at(post, "type") or 0) in SAID_TYPES else "system"
 
 
 def _words(post: dict[str, Any]) -> str:
@@ -118,7 +118,7 @@ def _words(post: dict[str, Any]) -> str:
 
 
 def _attachments(post: dict[str, Any]) -> Iterator[Attachment]:
-    is_voice = bool(whole(post.get("flags")) & VOICE)
+    is_voice = bool((integer_at(post, "flags") or 0) & VOICE)
     yield from (attachment_of(file, is_voice) for file in objects_at(post, "attachments"))
     for sticker in objects_at(post, "sticker_items"):
         yield Attachment("sticker", id=text_at(sticker, "id") or None, name=text_at(sticker, "name") or None)
@@ -137,39 +137,26 @@ def attachment_of(file: dict[str, Any], is_voice: bool) -> Attachment:
         mime_type=mime or None,
         name=text_at(file, "filename") or None,
         caption=text_at(file, "description") or None,
-        metadata=_lasting(file.get("duration_secs")),
+        metadata=_duration(file),
     )
 
 
-def _lasting(seconds: object) -> dict[str, Any]:
-    if not isinstance(seconds, int | float) or not 0 < seconds < 10**6:
-        return {}
-    return {"duration_ms": round(seconds * 1000)}
+def _duration(file: dict[str, Any]) -> dict[str, Any]:
+    seconds = number_at(file, "duration_secs")
+    return {"duration_ms": round(seconds * 1000)} if seconds and seconds > 0 else {}
 
 
 def _replied_to(post: dict[str, Any]) -> str | None:
-    """The message it answers. A forwarded one is named the same way, but is no answer."""
-    is_forward = whole(at(post, "message_reference", "type")) == 1
+    """The message it answers. A forwarded one is named the same way, but is not an answer."""
+    is_forward = integer_at(post, "message_reference", "type") == 1
     return None if is_forward else text_at(post, "message_reference", "message_id") or None
 
 
-def is_group(said: dict[str, Any], channel_type: object) -> bool:
+def is_group(payload: dict[str, Any], channel_type: object) -> bool:
     """Whether it is in a server, or in a private chat of several."""
-    return bool(said.get("guild_id")) or channel_type == 3
+    return bool(payload.get("guild_id")) or channel_type == 3
 
 
-def instant(written: str, id: str) -> int | None:
-    """The instant that was written, else the one that is in Discord's id."""
-    try:
-        return to_ms(written)
-    except (ValueError, OverflowError):
-        return (int(id) >> 22) + EPOCH_MS if _SNOWFLAKE.fullmatch(id) else None
-
-
-def texts_in(found: Any, *path: str) -> list[str]:
-    value = at(found, *path)
-    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-
-
-def whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def created_at(id: str) -> int | None:
+    """The instant that is in each of Discord's ids."""
+    return (int(id) >> 22) + EPOCH_MS if _SNOWFLAKE.fullmatch(id) else None

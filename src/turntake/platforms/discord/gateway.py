@@ -1,6 +1,10 @@
 """Discord's gateway: the connection over which a bot hears ordinary messages, and people typing.
 
-discord.py keeps the connection, resumes it and beats its heart; what is heard means is decided in `discord.py`.
+How this works: discord.py keeps the connection, answers its heartbeats and resumes it after a break; we only take the
+raw texts it receives. Each text goes into a queue, so that a slow store never holds up the heartbeat. One task takes
+them out in order, reads them with `content.py` and passes the events on until they are stored. Queue and unstored
+events belong to the listener and not to the connection: when a connection ends for good and `listen` is called again,
+nothing that was heard is lost. What is said while no process is connected is lost; Discord does not send it again.
 """
 
 import asyncio
@@ -9,7 +13,6 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -18,10 +21,11 @@ from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.discord.content import gateway_events
-from turntake.platforms.discord.webhooks import GATEWAY
 from turntake.platforms.listener import Listener, OnEvents
+from turntake.platforms.loose_json import object_in, text_at
+from turntake.plugins import extra
 
-with warnings.catch_warnings():
+with extra("discord-gateway"), warnings.catch_warnings():
     # It brings a sound module that Python warns about, and that nobody needs here.
     warnings.simplefilter("ignore", DeprecationWarning)
     import discord as discord
@@ -30,10 +34,12 @@ log = logging.getLogger("turntake")
 
 ON, OFF = frozenset({"1", "on", "true", "yes"}), frozenset({"", "0", "off", "false", "no"})
 AGAIN_MS = 1_000
-AUTHORS = 10_000
-MOST_HEARD = 50_000
-"""How many messages' authors are remembered: Discord does not say whose message was deleted."""
-INTENTS = ("guilds", "guild_messages", "guild_typing", "dm_messages", "dm_typing", "message_content")
+"""Between tries to store an event: soon enough for a person who waits, and a store restarts in seconds."""
+MOST_WAITING = 50_000
+"""Texts in the queue: at about 2 kB each, 100 MB. A store that is away for longer than that takes loses the newest."""
+MOST_AUTHORS = 10_000
+"""How many messages' authors are remembered, because Discord does not say whose message was deleted. A message that is
+deleted after so many others has long been answered."""
 REFUSALS = {
     4004: "Discord does not know the token: set TURNTAKE_DISCORD_BOT_TOKEN to the one under Bot, Token.",
     4011: "The bot is in too many servers for one connection; turntake does not divide them.",
@@ -49,53 +55,40 @@ class Dispatch(msgspec.Struct, frozen=True):
     d: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Person(msgspec.Struct, frozen=True):
-    id: str
-
-
-class Ready(msgspec.Struct, frozen=True):
-    """The gateway's first word says who we are."""
-
-    user: Person
-
-
 class DiscordGateway(Listener):
-    """Hears what the bot may read. What was said while no process was connected is not sent again."""
+    """Hears what the bot may read, in servers and in direct messages."""
 
-    options = (GATEWAY,)
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        super().__init__(given)
-        wanted = given.get("gateway", "").strip().lower()
-        if wanted not in ON | OFF:
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__(values)
+        switch = values.get("gateway", "").strip().lower()
+        if switch not in ON | OFF:
             raise ConfigurationError("TURNTAKE_DISCORD_GATEWAY is true or false.")
-        self._is_on = wanted in ON
-        if self._is_on and not given.get("bot_token"):
+        self._is_on = switch in ON
+        if self._is_on and not values.get("bot_token"):
             raise ConfigurationError("The gateway needs the bot's token: set TURNTAKE_DISCORD_BOT_TOKEN.")
-        # Both outlive a connection: what was heard is told, whatever becomes of the connection.
-        self._heard: asyncio.Queue[str] = asyncio.Queue(MOST_HEARD)
-        self._untold: list[ChatEvent] = []
+        self._received: asyncio.Queue[str] = asyncio.Queue(MOST_WAITING)
+        self._unstored: list[ChatEvent] = []
         self._own_id = ""
         self._authors: OrderedDict[str, str] = OrderedDict()
 
     async def listen(self, on_events: OnEvents) -> None:
         if not self._is_on:
             await asyncio.Event().wait()
-        telling = asyncio.create_task(self._tell(on_events), name="turntake-discord-tell")
-        connected = asyncio.create_task(self._connected(), name="turntake-discord-gateway")
+        passing_on = asyncio.create_task(self._pass_on(on_events), name="turntake-discord-pass-on")
+        connection = asyncio.create_task(self._connect(), name="turntake-discord-gateway")
         try:
-            await asyncio.wait({telling, connected}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({passing_on, connection}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            telling.cancel()
-            connected.cancel()
-            ends = await asyncio.gather(telling, connected, return_exceptions=True)
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+            passing_on.cancel()
+            connection.cancel()
+            results = await asyncio.gather(passing_on, connection, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
 
-    async def _connected(self) -> None:
+    async def _connect(self) -> None:
         """Returns, or raises, only once discord.py has given up."""
-        async with GatewayClient(self._heard) as client:
+        async with GatewayClient(self._received) as client:
             try:
                 await client.start(self._values["bot_token"])
             except discord.LoginFailure:
@@ -103,45 +96,47 @@ class DiscordGateway(Listener):
             except discord.PrivilegedIntentsRequired:
                 raise ConfigurationError(REFUSALS[4014]) from None
             except discord.ConnectionClosed as error:
-                _refuse(error)
-
-    async def _tell(self, on_events: OnEvents) -> None:
-        while True:
-            self._untold = self._untold or self._events_in(await self._heard.get())
-            try:
-                await _told(on_events, self._untold)
-            except Exception:
-                # Nobody can take them, so they must not stand in the way of those behind.
-                self._untold = []
+                if error.code in REFUSALS:
+                    raise ConfigurationError(REFUSALS[error.code]) from None
                 raise
-            self._untold = []
 
-    def _events_in(self, written: str) -> list[ChatEvent]:
+    async def _pass_on(self, on_events: OnEvents) -> None:
+        while True:
+            self._unstored = self._unstored or self._events_in(await self._received.get())
+            try:
+                await _store(on_events, self._unstored)
+            except Exception:
+                # Nobody can take these, so they must not hold up those behind them.
+                self._unstored = []
+                raise
+            self._unstored = []
+
+    def _events_in(self, text: str) -> list[ChatEvent]:
         try:
-            dispatch = msgspec.json.decode(written, type=Dispatch)
-            data = msgspec.json.decode(dispatch.d)
+            dispatch = msgspec.json.decode(text, type=Dispatch)
         except (ValueError, RecursionError):
             return []
-        if not dispatch.t or not isinstance(data, dict):
+        payload = object_in(bytes(dispatch.d))
+        if not dispatch.t or payload is None:
             return []
-        if dispatch.t == "READY":
-            self._own_id = msgspec.convert(data, Ready).user.id
-        return [self._signed(event) for event in gateway_events(dispatch.t, data, self._own_id)]
+        if dispatch.t == "READY":  # the gateway's first message says who we are
+            self._own_id = text_at(payload, "user", "id")
+        return [self._with_author(event) for event in gateway_events(dispatch.t, payload, self._own_id)]
 
-    def _signed(self, event: ChatEvent) -> ChatEvent:
+    def _with_author(self, event: ChatEvent) -> ChatEvent:
         """The event with its author, which deletions lack."""
         if event.kind == "message":
             self._authors[event.id] = event.sender
-            while len(self._authors) > AUTHORS:
+            while len(self._authors) > MOST_AUTHORS:
                 self._authors.popitem(last=False)
-        is_unsigned = event.kind == "delete" and not event.sender
-        return replace(event, sender=self._authors.get(event.target, "")) if is_unsigned else event
+        lacks_author = event.kind == "delete" and not event.sender
+        return replace(event, sender=self._authors.get(event.target, "")) if lacks_author else event
 
 
 class GatewayClient(discord.Client):
-    """A client that only passes on what it hears, and keeps nothing."""
+    """A client that only passes on what it receives, and keeps nothing."""
 
-    def __init__(self, heard: "asyncio.Queue[str]") -> None:
+    def __init__(self, received: "asyncio.Queue[str]") -> None:
         super().__init__(
             intents=discord.Intents(
                 guilds=True,
@@ -156,16 +151,16 @@ class GatewayClient(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             enable_debug_events=True,
         )
-        self._heard = heard
-        # At the level DEBUG it would write down every message.
+        self._received = received
+        # At the level DEBUG it would log every message.
         logging.getLogger("discord.gateway").setLevel(logging.INFO)
 
-    async def on_socket_raw_receive(self, written: str) -> None:
-        with suppress(asyncio.QueueFull):  # nobody takes what is heard, and has not for long
-            self._heard.put_nowait(written)
+    async def on_socket_raw_receive(self, text: str) -> None:
+        with suppress(asyncio.QueueFull):  # nothing has been stored for a long time
+            self._received.put_nowait(text)
 
 
-async def _told(on_events: OnEvents, events: list[ChatEvent]) -> None:
+async def _store(on_events: OnEvents, events: list[ChatEvent]) -> None:
     """Returns once they are stored. Those behind them wait, since order counts."""
     while events:
         try:
@@ -173,10 +168,3 @@ async def _told(on_events: OnEvents, events: list[ChatEvent]) -> None:
         except StoreUnavailable:
             log.warning("What Discord said could not be stored; trying again", extra={"action": "listen"})
             await SystemClock().sleep(AGAIN_MS)
-
-
-def _refuse(error: discord.ConnectionClosed) -> NoReturn:
-    """Raises ConfigurationError if it is no use to connect again."""
-    if error.code in REFUSALS:
-        raise ConfigurationError(REFUSALS[error.code]) from None
-    raise error

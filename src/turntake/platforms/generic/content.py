@@ -1,6 +1,7 @@
 """What a webhook of the generic channel may say. Pure: bytes become events, or Unreadable says which item and field.
 
-Names may be written in snake_case or camelCase; what has no meaning here is passed over.
+Unlike the platforms' own webhooks, which are read with `loose_json.py`, these are written by people who can correct
+them, so what is wrong is refused. Names may be written in snake_case or camelCase; unknown names are passed over.
 """
 
 import json
@@ -11,25 +12,36 @@ from typing import Annotated, Any, NoReturn
 import msgspec
 from msgspec import Meta
 
-from turntake.accept.body import ATTACHMENTS, ID_BYTES, ITEMS, LATEST_AT, Link, Name, Part, Text, check_metadata
 from turntake.errors import Unreadable
 from turntake.instants import to_ms
 from turntake.platforms.channel import ChatEvent
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment
+from turntake.rules.message_limits import (
+    ATTACHMENTS,
+    ID_BYTES,
+    ITEMS,
+    LATEST_AT,
+    Kind,
+    Link,
+    Name,
+    Part,
+    Text,
+    check_metadata,
+)
 
-ACCOUNT_BYTES = 190  # in a conversation's key, the name of our account may come before it
+ACCOUNT_BYTES = 190  # leaves room in the key for our own account's name of up to 64 characters and a slash
 STATES = ("start", "stop")
-SECONDS_BELOW = 100_000_000_000  # as milliseconds this would be 1973
+SECONDS_BELOW = 100_000_000_000  # as milliseconds this would be 1973, as seconds the year 5138
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]")
 
 IDS = frozenset({"conversation", "id", "sender", "reply_to", "group_key", "target", "thread", "account"})
 
 
-class Thing(msgspec.Struct, frozen=True):
-    """An attachment as it is written."""
+class AttachmentItem(msgspec.Struct, frozen=True):
+    """An attachment as the sender writes it."""
 
-    kind: Annotated[str, Meta(min_length=1, max_length=64)]
+    kind: Kind
     url: Link | None = None
     id: Name | None = None
     mime_type: Part | None = None
@@ -38,8 +50,8 @@ class Thing(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-class Item(msgspec.Struct, frozen=True):
-    """One thing said, by its plainest names."""
+class GenericItem(msgspec.Struct, frozen=True):
+    """One message, change or sign of typing, under one name for each field."""
 
     type: str = "message"
     conversation: Part = ""
@@ -59,13 +71,13 @@ class Item(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-NAMES = {name: name for name in Item.__struct_fields__} | {
+NAMES = {name: name for name in GenericItem.__struct_fields__} | {
     "conversation_id": "conversation",
     "message_id": "id",
     "sent_at": "timestamp",
     "topic": "thread",
 }
-THING_NAMES = {name: name for name in Thing.__struct_fields__} | {
+ATTACHMENT_NAMES = {name: name for name in AttachmentItem.__struct_fields__} | {
     "type": "kind",
     "mime": "mime_type",
     "filename": "name",
@@ -75,75 +87,76 @@ THING_NAMES = {name: name for name in Thing.__struct_fields__} | {
 def events_of(body: bytes, request_id: str = "") -> list[ChatEvent]:
     """What the body says, in its order, whole or not at all.
 
-    A message without an id is known by the request's, and by its place if there may be several.
+    A message without an id is known by the request's, and by its index if there may be several.
     """
-    said = _decoded(body)
-    if isinstance(said, dict) and "messages" not in said:
-        return [_located(said, "", request_id)]
-    items = said["messages"] if isinstance(said, dict) else said
+    payload = _decoded(body)
+    if isinstance(payload, dict) and "messages" not in payload:
+        return [_event_of(payload, "", request_id)]
+    items = payload["messages"] if isinstance(payload, dict) else payload
     if not isinstance(items, list):
-        raise Unreadable('The body is none of: one object, a list of objects, {"messages": [...]}.')
+        raise Unreadable('The body is neither an object, nor a list of objects, nor {"messages": [...]}.')
     if len(items) > ITEMS:
         raise Unreadable(f"The body holds {len(items)} items; send {ITEMS} at most, and the rest in another request.")
     return [
-        _located(item, f"Item {place}: ", f"{request_id}.{place}" if request_id else "")
-        for place, item in enumerate(items)
+        _event_of(item, f"Item {index}: ", f"{request_id}.{index}" if request_id else "")
+        for index, item in enumerate(items)
     ]
 
 
 def _decoded(body: bytes) -> Any:
     try:
-        said = msgspec.json.decode(body)
-        # msgspec refuses all that is not JSON, lone surrogates too, but of a name given twice it takes the last.
-        json.loads(body, object_pairs_hook=_once)
+        payload = msgspec.json.decode(body)
+        # msgspec refuses all that is not JSON, lone surrogates too, but of a name that is there twice it takes the
+        # last without a word; only the standard library shows both.
+        json.loads(body, object_pairs_hook=_refuse_repeated)
     except RecursionError:
         raise Unreadable("The JSON is nested too deeply.") from None
     except UnicodeDecodeError:
         raise Unreadable("The body is not UTF-8.") from None
     except ValueError as error:
         raise Unreadable(f"The body is not JSON: {error}.") from None
-    return said
+    return payload
 
 
-def _once(pairs: list[tuple[str, Any]]) -> None:
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
-        raise Unreadable("An object in the body gives a name twice, and nobody can tell which value is meant.")
+        raise Unreadable("An object in the body has a name twice, and nobody can tell which value is meant.")
 
 
-def _located(said: Any, where: str, id: str) -> ChatEvent:
-    """The event of one item. Whatever is wrong with it is said of `where`."""
+def _event_of(payload: Any, where: str, id: str) -> ChatEvent:
+    """The event of one item. An error's text begins with `where`."""
     try:
-        item = msgspec.convert(_with_ids(_plain(said, NAMES)), Item)
+        item = msgspec.convert(_with_ids(_renamed(payload, NAMES)), GenericItem)
         return _KINDS.get(item.type, _unsupported)(item, id)
     except ValueError as error:
         raise Unreadable(f"{where}{error}") from None
 
 
-def _plain(said: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """What the object says under these names, as we write them; null says nothing, and no name may come twice."""
-    if not isinstance(said, dict):
-        raise ValueError("it is no JSON object.")
-    plain: dict[str, Any] = {}
-    for written, value in said.items():
-        name = names.get(_HUMP.sub(lambda hump: f"_{hump[0].lower()}", written))
+def _renamed(payload: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """The object with these names as we write them; null counts as missing, and no name may come twice."""
+    if not isinstance(payload, dict):
+        raise ValueError("it is not a JSON object.")
+    renamed: dict[str, Any] = {}
+    for theirs, value in payload.items():
+        name = names.get(_HUMP.sub(lambda hump: f"_{hump[0].lower()}", theirs))
         if name is None or value is None:
             continue
-        if name in plain:
+        if name in renamed:
             raise ValueError(f"`{name}` is given under two names; leave one of them out.")
-        plain[name] = value
-    return plain
+        renamed[name] = value
+    return renamed
 
 
-def _with_ids(plain: dict[str, Any]) -> dict[str, Any]:
+def _with_ids(fields: dict[str, Any]) -> dict[str, Any]:
     """The same with ids as texts, though some senders count theirs."""
-    ids = {name: str(plain[name]) if type(plain[name]) is int else plain[name] for name in IDS & plain.keys()}
+    ids = {name: str(fields[name]) if type(fields[name]) is int else fields[name] for name in IDS & fields.keys()}
     for name, id in ids.items():
         _check_bytes(name, id)
-    return plain | ids
+    return fields | ids
 
 
-def _message(item: Item, id: str) -> ChatEvent:
+def _message(item: GenericItem, id: str) -> ChatEvent:
     if not item.sender:
         _miss("sender")
     if not (item.text or item.attachments):
@@ -153,13 +166,13 @@ def _message(item: Item, id: str) -> ChatEvent:
     return _event(item, "message", id=item.id or id)
 
 
-def _typing(item: Item, id: str) -> ChatEvent:
+def _typing(item: GenericItem, id: str) -> ChatEvent:
     if item.state not in STATES:
         raise ValueError(f"`state` is none of: {', '.join(STATES)}.")
     return _event(item, "typing" if item.state == "start" else "stopped", id=item.id or id)
 
 
-def _change(item: Item, id: str) -> ChatEvent:
+def _change(item: GenericItem, id: str) -> ChatEvent:
     """Names the changed message as `target`, or else as `message_id`; then that is not the change's own id."""
     target = item.target or item.id
     if not target:
@@ -169,16 +182,16 @@ def _change(item: Item, id: str) -> ChatEvent:
     return _event(item, item.type, id=item.id if item.target else id, target=target)
 
 
-def _other(item: Item, id: str) -> ChatEvent:
+def _other(item: GenericItem, id: str) -> ChatEvent:
     return _event(item, item.type, id=item.id or id, target=item.target)
 
 
-def _unsupported(item: Item, id: str) -> ChatEvent:
+def _unsupported(item: GenericItem, id: str) -> ChatEvent:
     """A type of later days is acknowledged: to refuse it would only make the sender try again."""
     return ChatEvent(kind="unsupported", id=item.id or id)
 
 
-_KINDS: dict[str, Callable[[Item, str], ChatEvent]] = {
+_KINDS: dict[str, Callable[[GenericItem, str], ChatEvent]] = {
     "message": _message,
     "typing": _typing,
     "edit": _change,
@@ -188,7 +201,7 @@ _KINDS: dict[str, Callable[[Item, str], ChatEvent]] = {
 }
 
 
-def _event(item: Item, kind: str, *, id: str, target: str = "") -> ChatEvent:
+def _event(item: GenericItem, kind: str, *, id: str, target: str = "") -> ChatEvent:
     if not item.conversation:
         _miss("conversation_id")
     _check_bytes("webhook-id", id)
@@ -228,7 +241,7 @@ def _sent_at(timestamp: str | int | float) -> int:
         at = to_ms(timestamp) if isinstance(timestamp, str) else _in_ms(timestamp)
     except (ValueError, OverflowError):
         raise ValueError(
-            "timestamp is no instant; write it like 2026-11-15T09:30:00.250Z, or in milliseconds."
+            "timestamp is not an instant; write it like 2026-11-15T09:30:00.250Z, or in milliseconds."
         ) from None
     if not 0 <= at <= LATEST_AT:
         raise ValueError("timestamp lies before 1970 or after 9999; send the time the person sent the message.")
@@ -239,8 +252,8 @@ def _in_ms(number: int | float) -> int:
     return round(number * 1000 if number < SECONDS_BELOW else number)
 
 
-def _attachment(said: dict[str, Any]) -> Attachment:
-    thing = msgspec.convert(_plain(said, THING_NAMES), Thing)
-    if thing.metadata:
-        check_metadata(thing.metadata)
-    return Attachment(thing.kind, thing.url, thing.id, thing.mime_type, thing.name, thing.caption, thing.metadata)
+def _attachment(payload: dict[str, Any]) -> Attachment:
+    item = msgspec.convert(_renamed(payload, ATTACHMENT_NAMES), AttachmentItem)
+    if item.metadata:
+        check_metadata(item.metadata)
+    return Attachment(item.kind, item.url, item.id, item.mime_type, item.name, item.caption, item.metadata)

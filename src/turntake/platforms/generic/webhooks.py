@@ -1,20 +1,21 @@
 """The channel for any sender that can post JSON: a widget, a bridge, a script. Pure.
 
-Here is who may speak: three ways of signing. What may be said is in `generic_body.py`.
+Here is who is believed: three ways of signing. What a body may say is in `content.py`.
 """
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from turntake.errors import ConfigurationError, Forged
-from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer
+from turntake.platforms.channel import CallbackOptions, Channel, Delivery, Needs, Option, Request, WebhookAnswer
 from turntake.platforms.generic.content import events_of
 from turntake.standard_webhooks import secrets_in, signature, signing_key
 
 TOLERANCE_MS = 300_000
+"""Five minutes, as Standard Webhooks advises."""
 STANDARD, HUB, SHARED = SCHEMES = ("standard-webhooks", "hub-sha256", "shared-secret")
 TAKEN = frozenset({"message", "edit", "delete", "typing", "stopped"})
 
@@ -26,7 +27,16 @@ _SECRET = "x-webhook-secret"
 class Generic(Channel):
     """Standard Webhooks, a hub's signature or the secret itself; a request is judged by the strongest it carries."""
 
+    needs = Needs(public_url=False)
+    callback = CallbackOptions(url="callback_url", secret="secret")
     options = (
+        Option(
+            "callback_url",
+            "Where replies to the generic channel are posted.",
+            use="reply",
+            is_secret=False,
+            is_shared=True,
+        ),
         Option(
             "secret",
             "Checks the webhooks of the generic channel, and signs the replies posted to callback_url.",
@@ -39,8 +49,8 @@ class Generic(Channel):
         ),
     )
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        super().__init__(given)
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__(values)
         self._scheme = self._values["scheme"].strip()
         if self._scheme not in ("", *SCHEMES):
             raise ConfigurationError(f"The scheme of the generic channel is one of {', '.join(SCHEMES)}, or unset.")
@@ -59,21 +69,18 @@ class Generic(Channel):
         else:
             self._verify_shared(request)
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
+    def read(self, request: Request) -> Delivery:
+        """The answer says how many of the items count, and how many mean nothing here."""
         # Only Standard Webhooks signs the id; by any other scheme a stranger could repeat a request under a new one.
         is_signed = (self._scheme or _scheme_of(request)) == STANDARD
-        return events_of(request.body, request.headers.get(_ID, "") if is_signed else "")
-
-    def answer(self, request: Request) -> WebhookAnswer:
-        """How many of the items count, and how many mean nothing here."""
-        events = self.events_in(request)
+        events = events_of(request.body, request.headers.get(_ID, "") if is_signed else "")
         taken = sum(event.kind in TAKEN for event in events)
-        said = {"accepted": taken, "ignored": len(events) - taken}
-        return WebhookAnswer(msgspec.json.encode(said), "application/json")
+        counts = {"accepted": taken, "ignored": len(events) - taken}
+        return Delivery(tuple(events), WebhookAnswer(msgspec.json.encode(counts), "application/json"))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
-        said = {"conversation_id": sender, "message_id": id, "sender": sender, "text": text, "timestamp": now}
-        body = msgspec.json.encode(said)
+        message = {"conversation_id": sender, "message_id": id, "sender": sender, "text": text, "timestamp": now}
+        body = msgspec.json.encode(message)
         headers = {"content-type": "application/json", **self._signed(id, body, now)}
         return Request("POST", url, headers, body)
 
@@ -94,19 +101,19 @@ class Generic(Channel):
             raise Forged(f"Standard Webhooks needs all of {', '.join(_HEADERS)}, the timestamp in whole seconds.")
         if abs(now - int(seconds) * 1000) > TOLERANCE_MS:
             raise Forged(f"{_TIMESTAMP} is more than five minutes from now: sign each try anew, and check both clocks.")
-        right = [signature(key, _wire(id), seconds.encode(), request.body).encode() for key in self._keys]
-        if not _is_any(right, map(_wire, signatures.split(" "))):
+        right = [signature(key, _bytes(id), seconds.encode(), request.body).encode() for key in self._keys]
+        if not _is_any(right, map(_bytes, signatures.split(" "))):
             raise Forged(f"{_SIGNATURE} is not that of this body: sign id.timestamp.body with TURNTAKE_GENERIC_SECRET.")
 
     def _verify_hub(self, request: Request) -> None:
         right = [_hub_signature(text, request.body).encode() for text in self._texts]
-        if not _is_any(right, [_wire(request.headers.get(_HUB, ""))]):
+        if not _is_any(right, [_bytes(request.headers.get(_HUB, ""))]):
             raise Forged("X-Hub-Signature-256 is not that of this body: sign it raw with TURNTAKE_GENERIC_SECRET.")
 
     def _verify_shared(self, request: Request) -> None:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         bearer = token.strip() if kind.lower() == "bearer" else ""
-        if not _is_any(self._texts, map(_wire, (bearer, request.headers.get(_SECRET, "")))):
+        if not _is_any(self._texts, map(_bytes, (bearer, request.headers.get(_SECRET, "")))):
             raise Forged(
                 "The request carries no right secret: sign it by Standard Webhooks (webhook-id, -timestamp, "
                 "-signature) or X-Hub-Signature-256, or send TURNTAKE_GENERIC_SECRET as a bearer token or in "
@@ -125,14 +132,13 @@ def _hub_signature(key: bytes, body: bytes) -> str:
     return "sha256=" + hmac.digest(key, body, hashlib.sha256).hex()
 
 
-def _is_any(right: Iterable[bytes], given: Iterable[bytes]) -> bool:
-    """Whether one of those given is right."""
-    rights = tuple(right)
-    return any(hmac.compare_digest(a, b) for b in given for a in rights)
+def _is_any(right: Sequence[bytes], proofs: Iterable[bytes]) -> bool:
+    """Whether one of the proofs is right."""
+    return any(hmac.compare_digest(proof, each) for proof in proofs for each in right)
 
 
-def _wire(value: str) -> bytes:
-    """A header's value as bytes. A server reads each byte as one character; other text came from no wire."""
+def _bytes(value: str) -> bytes:
+    """A header's value as bytes. A server reads each byte as one character; other text did not come over a network."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:

@@ -11,11 +11,11 @@ LINKED_TO_A_PAGE = "graph.facebook.com"
 class InstagramReplies(MessengerReplies):
     """Messenger's API on another server. A text is measured in bytes, so that "é" counts as two."""
 
-    name = "Instagram"
+    title = "Instagram"
     longest = 1000
     unit: Unit = "bytes"
 
-    def _whose(self, to: Recipient) -> str:
+    def _own_id(self, to: Recipient) -> str:
         """The account, by its id. Apps that came by a Facebook page have that page's token, and are `me`."""
         is_linked = LINKED_TO_A_PAGE in self._values["api_base"]
         return "me" if is_linked or not to.account else quote(to.account, safe="")

@@ -1,34 +1,32 @@
 """Replies through Meta's Graph API: the call, and what its errors mean. Pure."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
-from turntake.errors import GiveUp, RetryLater, SendFailed
-from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import ApiCall, ApiResponse, ReplyApi
+from turntake.errors import GiveUp, SendFailed
+from turntake.platforms.loose_json import at, integer_at, object_in, text_at
+from turntake.platforms.replies import ApiCall, ApiResponse, ReplyApi, retry_later
+from turntake.retry_after import excerpt
 
-EXCERPT = 300
-LONGEST_PAUSE_S = 3_600
-PAUSE_S = 5
-
-# Seconds to wait, by the code of whatever is exhausted, where Meta does not say how long.
-THROTTLED = {
-    4: 60,  # the app's calls
-    17: 60,  # the user's calls
-    32: 60,  # the page's calls
-    613: 60,  # calls of this kind
-    80002: 60,  # Instagram's calls
-    80006: 60,  # Messenger's calls
-    80007: 60,  # the WhatsApp business account's calls
-    130429: 5,  # the number's messages a second
-    131048: 600,  # people blocked or reported us
-    131056: 6,  # this pair's messages: one in six seconds
-    131057: 60,  # the number is in maintenance
-    133016: 600,  # registrations
+PAUSE_MS = 5_000
+"""For a limit that Meta neither names nor times: about as long as the shortest of those below."""
+# How long to wait, by the code of whatever is exhausted, where Meta does not say: as its documentation advises.
+THROTTLED_MS = {
+    4: 60_000,  # the app's calls
+    17: 60_000,  # the user's calls
+    32: 60_000,  # the page's calls
+    613: 60_000,  # calls of this kind
+    80002: 60_000,  # Instagram's calls
+    80006: 60_000,  # Messenger's calls
+    80007: 60_000,  # the WhatsApp business account's calls
+    130429: 5_000,  # the number's messages per second
+    131048: 600_000,  # people blocked or reported us
+    131056: 6_000,  # this pair's messages: one in six seconds
+    131057: 60_000,  # the number is in maintenance
+    133016: 600_000,  # registrations
 }
 # Nothing that happens by itself makes Meta take the same reply later.
 FINAL = {
@@ -42,8 +40,8 @@ WINDOW = {131047, 2018278, 2018065, 2534022}
 PERMISSION = {3, 10, 131005, *range(200, 300)}
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """The `error` of a response, whatever its shape. `codes` are the code and its subcode."""
+class MetaError(msgspec.Struct, frozen=True):
+    """The `error` of a response, whatever its shape."""
 
     words: str = ""
     code: int | None = None
@@ -64,80 +62,62 @@ class Failure(msgspec.Struct, frozen=True):
 class MetaReplies(ReplyApi):
     """The access token goes into a header, since URLs end up in logs."""
 
-    name: ClassVar[str]
+    title: ClassVar[str]
 
     def check(self, response: ApiResponse) -> str:
-        said = object_in(response.body) or {}
-        taken = self._id_in(said) if 200 <= response.status < 300 and "error" not in said else ""
-        if not taken:
-            raise self._error(response, said)
-        return taken
+        payload = object_in(response.body) or {}
+        id = self._id_in(payload) if response.is_success and "error" not in payload else ""
+        if not id:
+            raise self._error(response, payload)
+        return id
 
     @abstractmethod
-    def _id_in(self, said: Mapping[str, Any]) -> str:
-        """The id of the message that was taken, in the answer to it; "" if there is none."""
+    def _id_in(self, payload: Mapping[str, Any]) -> str:
+        """The id of the message that was taken; "" if there is none."""
 
     def _call(self, path: str, body: Mapping[str, Any]) -> ApiCall:
-        headers = {"content-type": "application/json", "authorization": f"Bearer {self._token}"}
+        headers = {"content-type": "application/json", "authorization": f"Bearer {access_token(self._values)}"}
         return ApiCall(f"{self._values['api_base'].rstrip('/')}/{path}", msgspec.json.encode(body), headers)
 
-    @property
-    def _token(self) -> str:
-        """While two are configured for a rotation, the first is the one that is valid now."""
-        return self._values["access_token"].partition(",")[0].strip()
-
-    def _error(self, response: ApiResponse, said: Mapping[str, Any]) -> Exception:
-        failure = failure_in(said)
-        if failure is None:
-            return _wordless(self.name, response)
+    def _error(self, response: ApiResponse, payload: Mapping[str, Any]) -> Exception:
+        asked, error = response.headers.get("retry-after"), error_in(payload)
+        if error is None:
+            text = f"{self.title} answered {response.status}, without an id and without saying why."
+            return retry_later(text, asked, PAUSE_MS) if response.status == 429 else SendFailed(text)
         # Meta quotes a token that it cannot read.
-        what = f"{self.name} answered {response.status}: {failure}".replace(self._token, "…")
-        if response.status == 429 or failure.codes & THROTTLED.keys():
-            return RetryLater(pause_s(response, failure.code), what)
-        if response.status >= 500 or failure.is_transient or not failure.codes & (FINAL | WINDOW):
-            return SendFailed(what)
-        return GiveUp(f"{what} {self._advice(failure)}".strip())
+        text = f"{self.title} answered {response.status}: {error}".replace(access_token(self._values), "…")
+        if response.status == 429 or error.codes & THROTTLED_MS.keys():
+            return retry_later(text, asked, THROTTLED_MS.get(error.code or 0, PAUSE_MS))
+        if response.status >= 500 or error.is_transient or not error.codes & (FINAL | WINDOW):
+            return SendFailed(text)
+        return GiveUp(f"{text} {self._advice(error)}".strip())
 
-    def _advice(self, failure: Failure) -> str:
+    def _advice(self, error: MetaError) -> str:
         """What the operator can do about it."""
-        if failure.codes & WINDOW:
+        if error.codes & WINDOW:
             return "The person's last message is more than 24 hours old: only they can open the chat again."
-        if failure.codes & TOKEN:
-            return f"Set TURNTAKE_{self.name.upper()}_ACCESS_TOKEN to a new token."
-        if failure.codes & PERMISSION:
+        if error.codes & TOKEN:
+            return f"Set TURNTAKE_{self.title.upper()}_ACCESS_TOKEN to a new token."
+        if error.codes & PERMISSION:
             return "Check the app's permissions, and that it is live or the person is one of its testers."
         return ""
 
 
-def failure_in(said: Mapping[str, Any]) -> Failure | None:
+def access_token(values: Mapping[str, str]) -> str:
+    """While two are configured for a rotation, the first is the one that is valid now."""
+    return values["access_token"].partition(",")[0].strip()
+
+
+def error_in(payload: Mapping[str, Any]) -> MetaError | None:
     """What Meta complains about; None if it does not."""
-    error = said.get("error")
+    error = payload.get("error")
     if not isinstance(error, dict):
         return None
-    data = error.get("error_data")
-    details = data.get("details") if isinstance(data, dict) else data
-    words = ": ".join(dict.fromkeys(part for part in (error.get("message"), details) if part and isinstance(part, str)))
-    return Failure(
-        " ".join(words.split())[:EXCERPT],
-        _whole(error.get("code")),
-        _whole(error.get("error_subcode")),
-        str(error.get("fbtrace_id") or "")[:64],
-        error.get("is_transient") is True,
+    details = text_at(error, "error_data", "details") or text_at(error, "error_data")
+    return MetaError(
+        excerpt(": ".join(dict.fromkeys(filter(None, (text_at(error, "message"), details))))),
+        integer_at(error, "code"),
+        integer_at(error, "error_subcode"),
+        text_at(error, "fbtrace_id")[:64],
+        at(error, "is_transient") is True,
     )
-
-
-def pause_s(response: ApiResponse, code: int | None) -> int:
-    """How long to wait: what Meta says, or else what is usual for this code."""
-    asked = response.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,9}", asked):
-        return min(max(int(asked), 1), LONGEST_PAUSE_S)
-    return THROTTLED.get(code or 0, PAUSE_S)
-
-
-def _wordless(name: str, response: ApiResponse) -> Exception:
-    what = f"{name} answered {response.status}, without an id and without saying why."
-    return RetryLater(pause_s(response, None), what) if response.status == 429 else SendFailed(what)
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

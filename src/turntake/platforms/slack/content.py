@@ -1,18 +1,15 @@
 """Slack's posts, part by part. Pure; a part of another shape than Slack's counts as missing."""
 
-import re
 from typing import Any
 
-from turntake.platforms.loose_json import objects_at, text_at
+from turntake.platforms.loose_json import named_facts, objects_at, text_at
 from turntake.rules.message import Attachment
 
 GROUPS = frozenset({"channel", "group", "mpim"})
 MEDIA = frozenset({"audio", "image", "video"})
-FILE_FACTS = ("duration_ms", "file_access", "size")
+FILE_FACTS = {name: name for name in ("duration_ms", "file_access", "size")}
 READ = frozenset({"", "message", "postback", "edit", "delete", "typing", "stopped"})
 """The kinds of event that mean something here, so that nothing unknown may have their names."""
-
-_TS = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?")
 
 
 def words_of(post: dict[str, Any]) -> str:
@@ -36,12 +33,8 @@ def _attachment(file: dict[str, Any]) -> Attachment:
         id=text_at(file, "id") or None,
         mime_type=mime or None,
         name=text_at(file, "name") or None,
-        metadata={name: file[name] for name in FILE_FACTS if _is_plain(file.get(name))},
+        metadata=named_facts(file, FILE_FACTS),
     )
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and 0 <= value < 2**53)
 
 
 def thread_of(post: dict[str, Any]) -> str:
@@ -58,9 +51,3 @@ def is_group(channel: str, kind: str) -> bool:
 def ignored(kind: str) -> str:
     """The kind of what is not read here: its own name, but never that of something that is."""
     return "unsupported" if kind in READ else kind
-
-
-def instant(ts: str) -> int | None:
-    """Milliseconds of Slack's "1771442483.260129"."""
-    found = _TS.fullmatch(ts)
-    return int(found[1]) * 1000 + int(f"{found[2] or ''}000"[:3]) if found else None

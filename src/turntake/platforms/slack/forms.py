@@ -3,27 +3,19 @@
 from collections.abc import Iterator
 from typing import Any
 
-from turntake.errors import Unreadable
 from turntake.platforms.channel import ChatEvent
-from turntake.platforms.loose_json import object_at, object_in, objects_at, text_at
-from turntake.platforms.slack.content import ignored, instant, is_group, thread_of
+from turntake.platforms.loose_json import object_at, objects_at, read_object, text_at, time_in
+from turntake.platforms.slack.content import ignored, is_group, thread_of
 
 PRESSED = frozenset({"block_actions", "interactive_message"})
 
 
 def form_events(form: dict[str, str]) -> list[ChatEvent]:
     if "payload" in form:
-        return _interaction(_read(form["payload"]))
+        return _interaction(read_object(form["payload"], "Slack"))
     if "command" in form:
         return [_command(form)]
     return [] if "ssl_check" in form else [ChatEvent(kind="unsupported", account=form.get("team_id", ""))]
-
-
-def _read(payload: str) -> dict[str, Any]:
-    said = object_in(payload)
-    if said is None:
-        raise Unreadable("The form's payload is no JSON object, which Slack sends.")
-    return said
 
 
 def _command(form: dict[str, str]) -> ChatEvent:
@@ -51,22 +43,20 @@ def _interaction(payload: dict[str, Any]) -> list[ChatEvent]:
 
 def _press(payload: dict[str, Any], action: dict[str, Any]) -> ChatEvent:
     """A button or a menu on a message. On a page of the app there is no conversation to answer in."""
-    team, user, channel, post, place = (
-        object_at(payload, name) for name in ("team", "user", "channel", "message", "container")
-    )
-    conversation = text_at(channel, "id") or text_at(place, "channel_id")
-    pressed_on = text_at(post, "ts") or text_at(place, "message_ts") or text_at(payload, "message_ts")
-    at = text_at(action, "action_ts") or text_at(payload, "action_ts")
+    post, container = object_at(payload, "message"), object_at(payload, "container")
+    conversation = text_at(payload, "channel", "id") or text_at(container, "channel_id")
+    pressed_on = text_at(post, "ts") or text_at(container, "message_ts") or text_at(payload, "message_ts")
+    pressed_at = text_at(action, "action_ts") or text_at(payload, "action_ts")
     return ChatEvent(
         kind="postback" if conversation else "unsupported",
-        account=text_at(team, "id") or text_at(payload, "enterprise", "id"),
+        account=text_at(payload, "team", "id") or text_at(payload, "enterprise", "id"),
         conversation=conversation,
-        sender=text_at(user, "id"),
-        id=at or text_at(payload, "trigger_id"),
+        sender=text_at(payload, "user", "id"),
+        id=pressed_at or text_at(payload, "trigger_id"),
         text="\n".join(_chosen(action)) or text_at(action, "value") or _name(action),
-        sent_at=instant(at),
+        sent_at=time_in(pressed_at),
         reply_to=pressed_on or None,
-        thread=thread_of(post or {"ts": pressed_on, **place}),
+        thread=thread_of(post or {"ts": pressed_on, **container}),
         is_group=is_group(conversation, ""),
         metadata={"payload": text_at(action, "value"), "action": _name(action)},
     )
@@ -78,7 +68,7 @@ def _chosen(action: dict[str, Any]) -> Iterator[str]:
     for option in options:
         yield from filter(None, [text_at(option, "text", "text")])
     picked = ("date", "time", "user", "channel", "conversation")
-    yield from filter(None, (text_at(action, f"selected_{what}") for what in picked))
+    yield from filter(None, (text_at(action, f"selected_{kind}") for kind in picked))
 
 
 def _name(action: dict[str, Any]) -> str:

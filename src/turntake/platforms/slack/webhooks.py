@@ -13,13 +13,17 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec.structs import replace
 
-from turntake.errors import ConfigurationError, Forged, Unreadable
-from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
-from turntake.platforms.loose_json import object_at, object_in, objects_at, text_at
-from turntake.platforms.slack.content import attachments_of, ignored, instant, is_group, thread_of, words_of
+from turntake.errors import ConfigurationError, Forged
+from turntake.platforms.channel import Channel, ChatEvent, Delivery, Option, Request, WebhookAnswer, keys_in
+from turntake.platforms.check import WhoAmI
+from turntake.platforms.loose_json import object_at, objects_at, read_object, text_at, time_at
+from turntake.platforms.slack import check
+from turntake.platforms.slack.content import attachments_of, ignored, is_group, thread_of, words_of
 from turntake.platforms.slack.forms import form_events
+from turntake.platforms.slack.replies import SlackReplies
 
 TOLERANCE_MS = 300_000
+"""Five minutes, as Slack advises."""
 SAYING = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 """The subtypes of a message that a person wrote."""
 _SECONDS = re.compile(r"[0-9]{1,12}")
@@ -28,6 +32,8 @@ _SECONDS = re.compile(r"[0-9]{1,12}")
 class Slack(Channel):
     """One Slack app. The account of an event is the workspace that it happened in."""
 
+    title = "Slack"
+    replies = SlackReplies
     options = (
         Option("signing_secret", "Checks that webhooks are Slack's: Basic Information, App Credentials.", use="verify"),
         Option("bot_token", "Sends replies: the Bot User OAuth Token, xoxb-…", use="reply"),
@@ -44,26 +50,21 @@ class Slack(Channel):
             raise Forged("X-Slack-Request-Timestamp is missing, or not in whole seconds.")
         if abs(now - int(seconds) * 1000) > TOLERANCE_MS:
             raise Forged("X-Slack-Request-Timestamp is more than five minutes from now: check this machine's clock.")
-        given = request.headers.get("x-slack-signature", "").encode("latin-1", "replace")
-        if not any(hmac.compare_digest(given, _signature(key, seconds, request.body)) for key in keys):
+        header = request.headers.get("x-slack-signature", "").encode("latin-1", "replace")
+        if not any(hmac.compare_digest(header, _signature(key, seconds, request.body)) for key in keys):
             raise Forged("X-Slack-Signature is not that of this body: check TURNTAKE_SLACK_SIGNING_SECRET.")
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
+    def read(self, request: Request) -> Delivery:
+        """The answer is the challenge where Slack asks whether this URL is ours, and else nothing."""
         if _is_form(request):
-            return form_events(_form(request.body))
-        said = _read(request)
-        kind = text_at(said, "type")
+            return Delivery(tuple(form_events(_form(request.body))))
+        payload = read_object(request.body, "Slack")
+        kind = text_at(payload, "type")
         if kind == "url_verification":
-            return []
+            return Delivery(answer=WebhookAnswer(text_at(payload, "challenge").encode()))
         if kind == "event_callback":
-            return [self._happened(said)]
-        return [ChatEvent(kind=ignored(kind), account=_team(said))]
-
-    def answer(self, request: Request) -> WebhookAnswer:
-        """The challenge, where Slack asks whether this URL is ours; nothing otherwise."""
-        said = {} if _is_form(request) else _read(request)
-        is_asked = text_at(said, "type") == "url_verification"
-        return WebhookAnswer(text_at(said, "challenge").encode()) if is_asked else WebhookAnswer()
+            return Delivery((self._event(payload),))
+        return Delivery((ChatEvent(kind=ignored(kind), account=_team(payload)),))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         """A direct message. Its channel is the sender, since Slack takes a user's id for the chat with that user."""
@@ -82,7 +83,10 @@ class Slack(Channel):
         }
         return Request("POST", url, {"content-type": "application/json", **signed}, body)
 
-    def _happened(self, envelope: dict[str, Any]) -> ChatEvent:
+    def whoami(self) -> WhoAmI:
+        return check.whoami(self._values)
+
+    def _event(self, envelope: dict[str, Any]) -> ChatEvent:
         """The one event in an envelope."""
         event = object_at(envelope, "event")
         kind = text_at(event, "type")
@@ -109,7 +113,7 @@ class Slack(Channel):
         """An edit only if a person changed the words: unfurled links and titles come the same way."""
         post, before = object_at(event, "message"), object_at(event, "previous_message")
         if post.get("subtype") == "tombstone":
-            # A deleted post that others replied to stays as a stone.
+            # A deleted post that others replied to stays as a placeholder, which Slack calls a tombstone.
             return self._deleted(envelope, event, text_at(post, "ts"))
         author = self._authorship(envelope, post)
         is_edit = bool(post.get("edited")) and not (before and words_of(before) == words_of(post))
@@ -150,14 +154,13 @@ class Slack(Channel):
 def _about(envelope: dict[str, Any], event: dict[str, Any], kind: str) -> ChatEvent:
     """What every event says of itself."""
     channel = text_at(event, "channel")
-    ts = text_at(event, "ts")
     return ChatEvent(
         kind=kind,
         account=_team(envelope),
         conversation=channel,
         sender=text_at(event, "user"),
-        id=ts or text_at(envelope, "event_id"),
-        sent_at=instant(ts) if instant(ts) is not None else instant(text_at(event, "event_ts")),
+        id=text_at(event, "ts") or text_at(envelope, "event_id"),
+        sent_at=time_at(event, "ts") or time_at(event, "event_ts"),
         thread=thread_of(event),
         is_group=is_group(channel, text_at(event, "channel_type")),
     )
@@ -189,10 +192,3 @@ def _is_form(request: Request) -> bool:
 
 def _form(body: bytes) -> dict[str, str]:
     return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-
-
-def _read(request: Request) -> dict[str, Any]:
-    said = object_in(request.body)
-    if said is None:
-        raise Unreadable("The body is no JSON object in UTF-8, which Slack sends.")
-    return said

@@ -1,181 +1,140 @@
 """What one Telegram message says, part by part. Pure; a part of another shape than Telegram's counts as missing."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
+from turntake.platforms import address
+from turntake.platforms.loose_json import at, named_facts, number_at, object_at, objects_at, present, text_at, time_at
 from turntake.rules.message import Attachment
 
-Thing = Mapping[str, Any]
+Post = dict[str, Any]
+"""A message object, or another one with the same fields for chat, sender and thread."""
 
 GROUPS = frozenset({"group", "supergroup"})
-LATEST_S = 253_402_300_799  # the end of the year 9999
-LARGEST = 2**63 - 1
 
 # The order matters: an animation fills `document` too, a venue `location`, a live photo `photo`.
 FILES = ("animation", "photo", "live_photo", "video", "video_note", "voice", "audio", "sticker", "document")
 NAMED = ("paid_media", "game", "story", "checklist", "invoice")
-FACTS = {"duration": "duration", "file_size": "size", "emoji": "emoji"}
+FILE_FACTS = {"duration": "duration", "file_size": "size", "emoji": "emoji"}
+CONTACT_FACTS = {"phone_number": "phoneNumber", "user_id": "userId", "vcard": "vcard"}
+DICE_FACTS = {"emoji": "emoji", "value": "value"}
 
 
-def thing(value: object) -> Thing:
-    return value if isinstance(value, dict) else {}
-
-
-def things(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
-
-
-def words(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def number(value: object) -> int | None:
-    """A whole number that every store can keep."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST else None
-
-
-def id_of(value: object) -> str:
-    """An id as text. Telegram's are numbers of up to 64 bits."""
-    whole = number(value)
-    return words(value) if whole is None else str(whole)
-
-
-def instant(value: object) -> int | None:
-    """Milliseconds, of Telegram's seconds. 0 stands for a message that the bot may no longer see."""
-    seconds = number(value)
-    return seconds * 1000 if seconds is not None and 0 < seconds <= LATEST_S else None
-
-
-def conversation_of(said: Thing) -> str:
+def conversation_of(post: Post) -> str:
     """The chat's id; that of a connected business account comes with the connection's, through which we answer."""
-    chat, connection = id_of(thing(said.get("chat")).get("id")), id_of(said.get("business_connection_id"))
-    return f"{connection}/{chat}" if connection and chat else chat
+    return address.write_chat(text_at(post, "business_connection_id"), text_at(post, "chat", "id"))
 
 
-def sender_of(said: Thing) -> str:
+def sender_of(post: Post) -> str:
     """Who wrote; for a person who speaks as a chat, that chat."""
-    return id_of(thing(said.get("sender_chat") or said.get("from")).get("id"))
+    return text_at(post.get("sender_chat") or post.get("from"), "id")
 
 
-def topic_of(said: Thing) -> str:
+def topic_of(post: Post) -> str:
     """The topic of a forum. A thread id alone also marks plain chains of replies."""
-    return id_of(said.get("message_thread_id")) if said.get("is_topic_message") is True else ""
+    return text_at(post, "message_thread_id") if post.get("is_topic_message") is True else ""
 
 
-def is_group(said: Thing) -> bool:
-    return words(thing(said.get("chat")).get("type")) in GROUPS
+def is_group(post: Post) -> bool:
+    return text_at(post, "chat", "type") in GROUPS
 
 
-def is_by_owner(said: Thing) -> bool:
+def is_by_owner(post: Post) -> bool:
     """Whether, in a business account's chat with a person, it is the account's side that wrote."""
-    chat = thing(said.get("chat"))
-    return chat.get("type") == "private" and sender_of(said) != id_of(chat.get("id"))
+    return text_at(post, "chat", "type") == "private" and sender_of(post) != text_at(post, "chat", "id")
 
 
-def text_of(said: Thing) -> str:
-    return words(said.get("text")) or words(said.get("caption"))
+def text_of(post: Post) -> str:
+    return text_at(post, "text") or text_at(post, "caption")
 
 
-def reply_to_of(said: Thing) -> str | None:
+def reply_to_of(post: Post) -> str | None:
     """The message replied to. Everything in a topic replies to the message that opened it, which says nothing."""
-    replied = id_of(thing(said.get("reply_to_message")).get("message_id"))
-    return replied if replied and replied != topic_of(said) else None
+    replied = text_at(post, "reply_to_message", "message_id")
+    return replied if replied and replied != topic_of(post) else None
 
 
-def label_of(message: Thing, data: str) -> str:
+def label_of(post: Post, data: str) -> str:
     """What is written on the button with this data, if the message still shows it."""
-    rows = things(thing(message.get("reply_markup")).get("inline_keyboard"))
-    buttons = [thing(button) for row in rows for button in things(row)]
-    return next((words(button.get("text")) for button in buttons if button.get("callback_data") == data), "")
+    rows = at(post, "reply_markup", "inline_keyboard")
+    buttons = [button for row in rows for button in objects_at(row)] if isinstance(rows, list) else []
+    return next((text_at(button, "text") for button in buttons if button.get("callback_data") == data), "")
 
 
-def metadata_of(said: Thing) -> dict[str, Any]:
-    external = thing(said.get("external_reply"))
-    found = {
-        "senderName": _name(said.get("sender_chat") or said.get("from")),
-        "username": words(thing(said.get("from")).get("username")),
-        "groupKey": id_of(said.get("media_group_id")),
-        "quote": words(thing(said.get("quote")).get("text")),
-        "externalReplyTo": id_of(external.get("message_id")),
-        "forwardedFrom": _origin(thing(said.get("forward_origin"))),
-        "viaBot": words(thing(said.get("via_bot")).get("username")),
-        "editedAt": instant(said.get("edit_date")),
+def metadata_of(post: Post) -> dict[str, Any]:
+    facts = {
+        "senderName": _name(post.get("sender_chat") or post.get("from")),
+        "username": text_at(post, "from", "username"),
+        "groupKey": text_at(post, "media_group_id"),
+        "quote": text_at(post, "quote", "text"),
+        "externalReplyTo": text_at(post, "external_reply", "message_id"),
+        "forwardedFrom": _origin(post.get("forward_origin")),
+        "viaBot": text_at(post, "via_bot", "username"),
+        "editedAt": time_at(post, "edit_date"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
-def attachments_of(said: Thing) -> tuple[Attachment, ...]:
+def attachments_of(post: Post) -> tuple[Attachment, ...]:
     """The message's one medium, if it has one; an album is one message for each."""
     for kind in FILES:
-        if attachment := _file(kind, said.get(kind)):
+        if attachment := _file(kind, post):
             return (attachment,)
-    found = _place(said) or _contact(said) or _poll(said) or _dice(said)
-    if found is None and (kind := next((kind for kind in NAMED if thing(said.get(kind))), "")):
-        found = Attachment(kind)
-    return (found,) if found else ()
+    attachment = _location(post) or _contact(post) or _poll(post) or _dice(post)
+    if attachment is None and (kind := next((kind for kind in NAMED if object_at(post, kind)), "")):
+        attachment = Attachment(kind)
+    return (attachment,) if attachment else ()
 
 
-def _file(kind: str, value: object) -> Attachment | None:
-    """A photo comes in several sizes, the largest last."""
+def _file(kind: str, post: Post) -> Attachment | None:
+    file = object_at(post, kind)
     if kind == "photo":
-        sizes = things(value)
-        kind, value = "image", sizes[-1] if sizes else None
-    file = thing(value)
+        sizes = objects_at(post, kind)
+        kind, file = "image", sizes[-1] if sizes else {}  # it comes in several sizes, the largest last
     if not file:
         return None
-    facts = {name: file[field] for field, name in FACTS.items() if _is_plain(file.get(field))}
-    mime_type, name = words(file.get("mime_type")), words(file.get("file_name"))
-    return Attachment(kind, None, id_of(file.get("file_id")) or None, mime_type or None, name or None, None, facts)
+    return Attachment(
+        kind,
+        id=text_at(file, "file_id") or None,
+        mime_type=text_at(file, "mime_type") or None,
+        name=text_at(file, "file_name") or None,
+        metadata=named_facts(file, FILE_FACTS),
+    )
 
 
-def _place(said: Thing) -> Attachment | None:
-    venue = thing(said.get("venue"))
-    at = thing(venue.get("location")) or thing(said.get("location"))
-    latitude, longitude = at.get("latitude"), at.get("longitude")
-    if not (_is_degrees(latitude) and _is_degrees(longitude)):
+def _location(post: Post) -> Attachment | None:
+    venue = object_at(post, "venue")
+    location = object_at(venue, "location") or object_at(post, "location")
+    latitude, longitude = number_at(location, "latitude"), number_at(location, "longitude")
+    if latitude is None or longitude is None or max(abs(latitude), abs(longitude)) > 360:
         return None
-    address = {"address": venue["address"]} if words(venue.get("address")) else {}
-    where = {"latitude": latitude, "longitude": longitude, **address}
-    return Attachment("location", name=words(venue.get("title")) or None, metadata=where)
+    metadata = {"latitude": latitude, "longitude": longitude} | present(address=text_at(venue, "address"))
+    return Attachment("location", name=text_at(venue, "title") or None, metadata=metadata)
 
 
-def _contact(said: Thing) -> Attachment | None:
-    contact = thing(said.get("contact"))
-    if not contact:
-        return None
-    fields = {"phone_number": "phoneNumber", "user_id": "userId", "vcard": "vcard"}
-    facts = {name: contact[field] for field, name in fields.items() if _is_plain(contact.get(field))}
-    return Attachment("contact", name=_name(contact) or None, metadata=facts)
+def _contact(post: Post) -> Attachment | None:
+    contact = object_at(post, "contact")
+    metadata = named_facts(contact, CONTACT_FACTS)
+    return Attachment("contact", name=_name(contact) or None, metadata=metadata) if contact else None
 
 
-def _poll(said: Thing) -> Attachment | None:
-    poll = thing(said.get("poll"))
-    options = [words(thing(option).get("text")) for option in things(poll.get("options"))]
-    return Attachment("poll", name=words(poll.get("question")) or None, metadata={"options": options}) if poll else None
+def _poll(post: Post) -> Attachment | None:
+    poll = object_at(post, "poll")
+    metadata = {"options": [text_at(option, "text") for option in objects_at(poll, "options")]}
+    return Attachment("poll", name=text_at(poll, "question") or None, metadata=metadata) if poll else None
 
 
-def _dice(said: Thing) -> Attachment | None:
-    dice = thing(said.get("dice"))
-    facts = {field: dice[field] for field in ("emoji", "value") if _is_plain(dice.get(field))}
-    return Attachment("dice", metadata=facts) if dice else None
+def _dice(post: Post) -> Attachment | None:
+    dice = object_at(post, "dice")
+    return Attachment("dice", metadata=named_facts(dice, DICE_FACTS)) if dice else None
 
 
-def _name(value: object) -> str:
+def _name(who: object) -> str:
     """A person's name, or a chat's."""
-    who = thing(value)
-    parts = (words(who.get("first_name")), words(who.get("last_name")))
-    return " ".join(filter(None, parts)) or words(who.get("title"))
+    parts = (text_at(who, "first_name"), text_at(who, "last_name"))
+    return " ".join(filter(None, parts)) or text_at(who, "title")
 
 
-def _origin(origin: Thing) -> str:
+def _origin(origin: Any) -> str:
     """Whom a forwarded message came from, as far as that person lets others know."""
-    who = thing(origin.get("sender_user") or origin.get("sender_chat") or origin.get("chat"))
-    return _name(who) or words(origin.get("sender_user_name")) or id_of(who.get("id"))
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, str) or number(value) is not None
-
-
-def _is_degrees(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -360 <= value <= 360
+    who = at(origin, "sender_user") or at(origin, "sender_chat") or at(origin, "chat")
+    return _name(who) or text_at(origin, "sender_user_name") or text_at(who, "id")

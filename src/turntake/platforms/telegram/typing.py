@@ -1,7 +1,10 @@
-"""Telegram tells user accounts, and no bots, that somebody is typing: an opt-in listener with such an account.
+"""Telegram tells user accounts, but not bots, that somebody is typing: an opt-in listener with such an account.
 
-It hears people in the groups that it shares with the bot, and in its own chats if the bot is connected to it as to
-a business account. `events_of` is pure; around it is as little as possible.
+How this works: Telethon keeps a connection as a logged-in user, and Telegram reports on it who is typing in the groups
+that this user shares with the bot, and in the user's own chats if the bot is connected to them as to a business
+account. Each report becomes a typing event in the conversation that the bot's webhooks name, so the ids of chats, which
+this protocol writes in another way than the Bot API, are translated. Messages come by webhooks; here they are ignored.
+`events_of` is pure; around it is as little as possible.
 """
 
 import struct
@@ -9,18 +12,21 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 from typing import Any
 
-from telethon import TelegramClient, errors, events, types
-from telethon.sessions import StringSession
-
 from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.platforms import address
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.listener import Listener, OnEvents
-from turntake.platforms.telegram.webhooks import TYPING, bot_in
+from turntake.platforms.telegram.webhooks import bot_in
+from turntake.plugins import extra
 
-# Clients repeat a sign every five seconds, and Telegram's own forget it after six.
+with extra("telegram-typing"):
+    from telethon import TelegramClient, errors, events, types
+    from telethon.sessions import StringSession
+
 TTL_MS = 6_000
-FOR_EVER = -1
-HEARD = (types.UpdateUserTyping, types.UpdateChatUserTyping, types.UpdateChannelUserTyping)
+"""Clients repeat a report every five seconds, and Telegram's own forget it after six."""
+UNLIMITED = -1
+TYPING_UPDATES = (types.UpdateUserTyping, types.UpdateChatUserTyping, types.UpdateChannelUserTyping)
 CANCEL = "sendMessageCancelAction"
 COMPOSING = {
     "sendMessageTypingAction": "typing",
@@ -36,36 +42,34 @@ COMPOSING = {
     "sendMessageChooseStickerAction": "choosing",
     "sendMessageGeoLocationAction": "choosing",
 }
-# A group's and a channel's number in the Bot API, as the webhooks have them.
 FIRST_CHANNEL = 1_000_000_000_000
+"""The Bot API writes channel 7 as -1000000000007, and group 7 as -7."""
 
 LOG_IN = "make a session as docs/channels/telegram.md says, and set TURNTAKE_TELEGRAM_TYPING_SESSION"
 
 
 class TelegramTyping(Listener):
-    """Best effort: a sign that is missed costs a few seconds of patience, and nothing else."""
+    """Best effort: a report that is missed costs a few seconds of patience, and nothing else."""
 
-    options = TYPING
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        super().__init__(given)
-        if not given["typing_api_id"].strip().isdecimal():
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__(values)
+        if not values["typing_api_id"].strip().isdecimal():
             raise ConfigurationError("TURNTAKE_TELEGRAM_TYPING_API_ID is a number; see my.telegram.org.")
-        self._bot = bot_in(given.get("bot_token", ""))
-        self._connection = given.get("typing_business_connection", "")
+        self._bot = bot_in(values.get("bot_token", ""))
+        self._connection = values.get("typing_business_connection", "")
 
     async def listen(self, on_events: OnEvents) -> None:
-        """As its port says, except that signs which the store did not take are dropped: the next is seconds away."""
+        """As its port says, except that events which the store did not take are dropped: the next is seconds away."""
         client = self.client()
         try:
             await client.connect()
-            ours = {self._bot, await _own_id(client)}
+            own_ids = {self._bot, await _own_id(client)}
 
             async def on_update(update: Any) -> None:
                 with suppress(StoreUnavailable):
-                    await on_events(events_of(update, account=self._bot, connection=self._connection, ours=ours))
+                    await on_events(events_of(update, account=self._bot, connection=self._connection, own_ids=own_ids))
 
-            client.add_event_handler(on_update, events.Raw(HEARD))
+            client.add_event_handler(on_update, events.Raw(TYPING_UPDATES))
             await client.run_until_disconnected()
         except (errors.UnauthorizedError, errors.AuthKeyError, errors.BadRequestError) as error:
             raise ConfigurationError(f"Telegram refuses the session ({type(error).__name__}): {LOG_IN}.") from None
@@ -76,15 +80,16 @@ class TelegramTyping(Listener):
         """The connection, not yet made."""
         session = _session(self._values["typing_session"].strip())
         number, secret = int(self._values["typing_api_id"]), self._values["typing_api_hash"].strip()
-        return TelegramClient(session, number, secret, sequential_updates=True, connection_retries=FOR_EVER)
+        return TelegramClient(session, number, secret, sequential_updates=True, connection_retries=UNLIMITED)
 
 
-def events_of(update: Any, *, account: str = "", connection: str = "", ours: Container[str] = ()) -> list[ChatEvent]:
-    """What an update says of somebody's composing, if anything. `ours` are the ids that only we act under."""
-    said = update if isinstance(update, Mapping) else update.to_dict()
-    action, sender = _type(said.get("action")), _peer(said.get("from_id")) or str(said.get("user_id", ""))
-    conversation = _conversation(said, connection)
-    if not conversation or sender in ours or action not in (CANCEL, *COMPOSING):
+def events_of(update: Any, *, account: str = "", connection: str = "", own_ids: Container[str] = ()) -> list[ChatEvent]:
+    """What an update says of somebody's composing, if anything. `own_ids` are those that only we act under."""
+    payload = update if isinstance(update, Mapping) else update.to_dict()
+    action = _type(payload.get("action"))
+    sender = _peer(payload.get("from_id")) or str(payload.get("user_id", ""))
+    conversation = _conversation(payload, connection)
+    if not conversation or sender in own_ids or action not in (CANCEL, *COMPOSING):
         return []
     return [
         ChatEvent(
@@ -92,27 +97,28 @@ def events_of(update: Any, *, account: str = "", connection: str = "", ours: Con
             account=account,
             conversation=conversation,
             sender=sender,
-            thread=str(said.get("top_msg_id") or ""),
-            is_group=_type(said) != "updateUserTyping",
+            thread=str(payload.get("top_msg_id") or ""),
+            is_group=_type(payload) != "updateUserTyping",
             ttl_ms=0 if action == CANCEL else TTL_MS,
             metadata={"action": COMPOSING[action]} if action in COMPOSING else {},
         )
     ]
 
 
-def _conversation(said: Mapping[str, Any], connection: str) -> str:
+def _conversation(payload: Mapping[str, Any], connection: str) -> str:
     """The chat as the bot's webhooks name it; "" for any other update."""
-    match _type(said), said:
+    match _type(payload), payload:
         case "updateUserTyping", {"user_id": int(id)}:
-            return f"{connection}/{id}" if connection else str(id)
-        case "updateChatUserTyping", {"chat_id": int(id)}:
-            return str(-id)
-        case "updateChannelUserTyping", {"channel_id": int(id)}:
-            return str(-FIRST_CHANNEL - id)
+            return address.write_chat(connection, str(id))
+        case "updateChatUserTyping", {"chat_id": id}:
+            return _peer({"chat_id": id})
+        case "updateChannelUserTyping", {"channel_id": id}:
+            return _peer({"channel_id": id})
     return ""
 
 
 def _peer(peer: object) -> str:
+    """A person, group or channel as the Bot API writes its id."""
     match peer:
         case {"user_id": int(id)}:
             return str(id)
@@ -123,18 +129,18 @@ def _peer(peer: object) -> str:
     return ""
 
 
-def _type(said: object) -> str:
+def _type(payload: object) -> str:
     """Its type in the schema's spelling; Telethon begins it with a capital letter."""
-    name = str(said.get("_", "")) if isinstance(said, Mapping) else ""
+    name = str(payload.get("_", "")) if isinstance(payload, Mapping) else ""
     return name[:1].lower() + name[1:]
 
 
-def _session(given: str) -> StringSession | str:
-    """The session itself, if that is what was given, else its file."""
+def _session(text: str) -> StringSession | str:
+    """The session itself, if that is what is configured, else the path of its file."""
     try:
-        return StringSession(given)
+        return StringSession(text)
     except (ValueError, struct.error):
-        return given
+        return text
 
 
 async def _own_id(client: Any) -> str:

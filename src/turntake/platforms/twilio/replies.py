@@ -1,19 +1,18 @@
 """Replies through Twilio: SMS, and WhatsApp through Twilio. Pure."""
 
 import base64
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from turntake.errors import GiveUp, RetryLater, SendFailed
-from turntake.platforms.loose_json import object_in
-from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
+from turntake.errors import GiveUp, SendFailed
+from turntake.platforms.loose_json import integer_at, object_in, text_at
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, retry_later
+from turntake.retry_after import excerpt
 
 WHATSAPP = "whatsapp:"
-PAUSE_S = 5
-LONGEST_PAUSE_S = 3_600
-EXCERPT = 300
+PAUSE_MS = 5_000
+"""How long to wait where Twilio throttles without saying: an ordinary number sends about one SMS per second."""
 THROTTLED = {20429, 21611, 30001, 63018}
 PASSING = {408, 425}
 ADVICE = {
@@ -25,7 +24,10 @@ ADVICE = {
 
 
 class TwilioReplies(ReplyApi):
+    """One account's numbers and senders. A reply leaves from the number that the person wrote to."""
+
     longest = 1600
+    # An indicator is shown for 25 seconds, so this renews it in time.
     typing_ms = 20_000
 
     def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
@@ -34,49 +36,48 @@ class TwilioReplies(ReplyApi):
         return self._form(url, {"To": to.key.conversation, **self._from(to), "Body": text})
 
     def check(self, response: ApiResponse) -> str:
-        said = object_in(response.body) or {}
-        if 200 <= response.status < 300 and isinstance(said.get("sid"), str):
-            return str(said["sid"])
-        raise _error(response, said)
+        payload = object_in(response.body) or {}
+        sid = text_at(payload, "sid")
+        if not response.is_success or not sid:
+            raise _error(response, payload)
+        return sid
 
     def typing_call(self, to: Recipient) -> ApiCall | None:
         """Only WhatsApp has it. It also marks the message as read."""
-        heard = to.last.id if to.last else ""
-        if not to.key.conversation.startswith(WHATSAPP) or not heard.startswith(("SM", "MM")):
+        last = to.last.id if to.last else ""
+        if not to.key.conversation.startswith(WHATSAPP) or not last.startswith(("SM", "MM")):
             return None
-        return self._form(self._values["typing_url"], {"messageId": heard, "channel": "whatsapp"})
+        return self._form(self._values["typing_url"], {"messageId": last, "channel": "whatsapp"})
 
     def _from(self, to: Recipient) -> dict[str, str]:
         """The number that the person wrote to, or else the one that is configured."""
-        ours = to.account or self._values["from_number"]
-        if not ours:
+        number = to.account or self._values["from_number"]
+        if not number:
             raise GiveUp("Twilio did not say which number the message came to: set TURNTAKE_TWILIO_FROM_NUMBER.")
-        if ours.startswith("MG"):
-            return {"MessagingServiceSid": ours}
+        if number.startswith("MG"):
+            return {"MessagingServiceSid": number}
         is_whatsapp = to.key.conversation.startswith(WHATSAPP)
-        return {"From": f"{WHATSAPP if is_whatsapp else ''}{ours.removeprefix(WHATSAPP)}"}
+        return {"From": f"{WHATSAPP if is_whatsapp else ''}{number.removeprefix(WHATSAPP)}"}
 
     def _form(self, url: str, fields: Mapping[str, str]) -> ApiCall:
-        # While two tokens are configured for a rotation, the first is the one that is valid now.
-        token = self._values["auth_token"].partition(",")[0].strip()
-        basic = base64.b64encode(f"{self._values['account_sid']}:{token}".encode()).decode()
-        headers = {"content-type": "application/x-www-form-urlencoded", "authorization": f"Basic {basic}"}
+        headers = {"content-type": "application/x-www-form-urlencoded", **basic_auth(self._values)}
         return ApiCall(url, urlencode(fields).encode(), headers)
 
 
-def _error(response: ApiResponse, said: Mapping[str, Any]) -> Exception:
-    code = said["code"] if isinstance(said.get("code"), int) else 0
-    status = response.status
-    words = str(said.get("message") or "")[:EXCERPT]
+def basic_auth(values: Mapping[str, str]) -> dict[str, str]:
+    # While two tokens are configured for a rotation, the first is the one that is valid now.
+    token = values["auth_token"].partition(",")[0].strip()
+    credentials = base64.b64encode(f"{values['account_sid']}:{token}".encode()).decode()
+    return {"authorization": f"Basic {credentials}"}
+
+
+def _error(response: ApiResponse, payload: dict[str, Any]) -> Exception:
+    code, status = integer_at(payload, "code") or 0, response.status
+    words = excerpt(text_at(payload, "message"))
     number = f"{status}, error {code}" if code else str(status)
-    what = f"Twilio answered {number}: {words}" if words else f"Twilio answered {number}."
+    text = f"Twilio answered {number}: {words}" if words else f"Twilio answered {number}."
     if status == 429 or code in THROTTLED:
-        return RetryLater(_pause_s(response), what)
+        return retry_later(text, response.headers.get("retry-after"), PAUSE_MS)
     if not 400 <= status < 500 or status in PASSING:
-        return SendFailed(what)
-    return GiveUp(f"{what} ({ADVICE[code]})" if code in ADVICE else what)
-
-
-def _pause_s(response: ApiResponse) -> int:
-    asked = response.headers.get("retry-after", "").strip()
-    return min(max(int(asked), 1), LONGEST_PAUSE_S) if re.fullmatch(r"[0-9]{1,9}", asked) else PAUSE_S
+        return SendFailed(text)
+    return GiveUp(f"{text} ({ADVICE[code]})" if code in ADVICE else text)

@@ -1,7 +1,16 @@
 """Twilio: SMS, MMS and WhatsApp through Twilio. Pure.
 
-Twilio signs the public URL together with the form, so the URL must be the one that Twilio calls, to the letter.
-Its own words are in https://www.twilio.com/docs/usage/webhooks/webhooks-security.
+How the signature works: Twilio takes the URL that it calls, with its query, and for a form appends every parameter's
+name and value, sorted by name, without anything between them. Over these bytes it makes an HMAC-SHA1 with the auth
+token, and sends it in base64 as X-Twilio-Signature. From this follows what is done below:
+
+- The URL must be the one that Twilio calls, to the letter. Behind a proxy only the operator knows it, and sets it as
+  TURNTAKE_PUBLIC_URL. Twilio itself is not consistent about the port, so a URL is tried with and without it.
+- A form is read to check its signature, before anybody knows who sent it, so its size is limited first.
+- A body that is not a form is not part of these bytes. Twilio then puts its SHA-256 into the URL as `bodySHA256`.
+- No time is signed. A request that is sent again is valid, and is recognised by its message's id.
+
+Twilio's own description: https://www.twilio.com/docs/usage/webhooks/webhooks-security.
 """
 
 import base64
@@ -14,16 +23,21 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from turntake.errors import Forged
-from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer, keys_in
+from turntake.platforms.channel import Channel, ChatEvent, Delivery, Needs, Option, Request, WebhookAnswer, keys_in
+from turntake.platforms.check import WhoAmI
+from turntake.platforms.loose_json import present
+from turntake.platforms.twilio import check
+from turntake.platforms.twilio.replies import TwilioReplies
 from turntake.rules.message import Attachment
 
 TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 FORM = "application/x-www-form-urlencoded"
 INBOUND = frozenset({"", "received", "receiving"})
 SHORTEST_BASE64 = 60
+"""In characters. A shorter text may well be an ordinary word, and only long SMS come like this."""
 MOST_FIELDS = 1_000
 LONGEST_FORM = 262_144
-"""In bytes. A form must be read before anybody knows whose it is, so it may not take long to read."""
+"""In bytes. Anybody can make us read a form, so it may not take long. A message has 1,600 characters at most."""
 
 # What an agent may want to know, beside what has a place of its own.
 METADATA = {
@@ -50,6 +64,9 @@ Fields = Mapping[str, str]
 class Twilio(Channel):
     """One Twilio account. Its numbers and senders are told apart by `To`, which is the event's account."""
 
+    title = "Twilio"
+    needs = Needs(signed_url=True)
+    replies = TwilioReplies
     options = (
         Option("account_sid", "The account's SID (AC...), from the Twilio console.", use="reply", is_secret=False),
         Option("auth_token", "The account's auth token: checks every webhook, and is needed to reply.", use="verify"),
@@ -77,29 +94,29 @@ class Twilio(Channel):
         keys = keys_in(self._values["auth_token"])
         if not keys:
             raise Forged("No auth token is set, so nobody can be believed: set TURNTAKE_TWILIO_AUTH_TOKEN.")
-        given = request.headers.get("x-twilio-signature", "").encode("utf-8", "replace")
-        if not given:
+        header = request.headers.get("x-twilio-signature", "").encode("utf-8", "replace")
+        if not header:
             raise Forged("The request has no X-Twilio-Signature, so it is not Twilio's.")
         if _is_form(request) and (len(request.body) > LONGEST_FORM or request.body.count(b"&") >= MOST_FIELDS):
             raise Forged("The form is longer than any of Twilio's.")
         if not _is_covered(request):
-            raise Forged("The body is no form and bodySHA256 is not its hash, so nothing vouches for it.")
+            raise Forged("The body is not a form and bodySHA256 is not its hash, so nothing vouches for it.")
         form = _signed_form(request)
         right = [_signature(key, url, form) for key in keys for url in urls_of(request.url)]
-        if not any(hmac.compare_digest(given, one) for one in right):
+        if not any(hmac.compare_digest(header, one) for one in right):
             raise Forged(
                 "X-Twilio-Signature is not that of this URL and form: TURNTAKE_PUBLIC_URL must begin the URL "
                 "that Twilio calls, and TURNTAKE_TWILIO_AUTH_TOKEN be the account's primary token."
             )
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
-        fields = dict(reversed(_parameters(request)))  # of one given twice, the first
+    def read(self, request: Request) -> Delivery:
+        """The answer is an empty TwiML document. Anything in plain text would be sent to the person."""
+        fields = dict(reversed(_parameters(request)))  # of one that is there twice, the first
         retry_id = request.headers.get("i-twilio-idempotency-token", "")
-        return [_event(fields, retry_id)]
+        return Delivery((_event(fields, retry_id),), WebhookAnswer(TWIML, "text/xml"))
 
-    def answer(self, request: Request) -> WebhookAnswer:
-        """An empty TwiML document. Anything in plain text would be sent to the person."""
-        return WebhookAnswer(TWIML, "text/xml")
+    def whoami(self) -> WhoAmI:
+        return check.whoami(self._values)
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         prefix = "whatsapp:" if sender.startswith("whatsapp:") else ""
@@ -141,7 +158,7 @@ def _signed_form(request: Request) -> bytes:
     """Every parameter in the order of the keys; of a repeated one each different value once, sorted."""
     if request.method == "GET" or not _is_form(request):
         return b""
-    # Bytes that are no UTF-8 come out as they went in.
+    # Bytes that are not UTF-8 come out as they went in.
     pairs = _pairs(request.body.decode("utf-8", "surrogateescape"), "surrogateescape")
     raw = {(key.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape")) for key, value in pairs}
     return b"".join(key + value for key, value in sorted(raw))
@@ -172,8 +189,8 @@ def _query(url: str) -> str:
     return url.partition("#")[0].partition("?")[2]
 
 
-def _pairs(written: str, errors: str = "replace") -> list[tuple[str, str]]:
-    return parse_qsl(written, keep_blank_values=True, errors=errors)
+def _pairs(form: str, errors: str = "replace") -> list[tuple[str, str]]:
+    return parse_qsl(form, keep_blank_values=True, errors=errors)
 
 
 def _event(fields: Fields, retry_id: str) -> ChatEvent:
@@ -192,7 +209,7 @@ def _event(fields: Fields, retry_id: str) -> ChatEvent:
         sender=sender,
         id=sid or retry_id,
         text=body or fields.get("ButtonText", ""),
-        attachments=(*_media(fields), *_place(fields)),
+        attachments=(*_media(fields), *_location(fields)),
         reply_to=fields.get("OriginalRepliedMessageSid") or None,
         metadata=_metadata(fields) | _decoded(body),
     )
@@ -200,13 +217,12 @@ def _event(fields: Fields, retry_id: str) -> ChatEvent:
 
 def _status(fields: Fields, sid: str, state: str) -> ChatEvent:
     """What became of a message of ours: here we are `From`, and the person `To`."""
-    error = fields.get("ErrorCode")
     return ChatEvent(
         kind="status",
         account=fields.get("From", ""),
         conversation=fields.get("To", ""),
         id=sid,
-        metadata={"status": state} | ({"error": error} if error else {}),
+        metadata={"status": state} | present(error=fields.get("ErrorCode")),
     )
 
 
@@ -228,31 +244,31 @@ def _kind(content_type: str | None) -> str:
     return family if family in ("image", "audio", "video") else "document"
 
 
-def _place(fields: Fields) -> Iterable[Attachment]:
+def _location(fields: Fields) -> Iterable[Attachment]:
     try:
-        at = {"latitude": float(fields["Latitude"]), "longitude": float(fields["Longitude"])}
+        degrees = {"latitude": float(fields["Latitude"]), "longitude": float(fields["Longitude"])}
     except (KeyError, ValueError):
         return
-    if all(map(math.isfinite, at.values())):
-        address = {"address": fields["Address"]} if fields.get("Address") else {}
-        yield Attachment("location", name=fields.get("Label") or None, metadata={**at, **address})
+    if all(map(math.isfinite, degrees.values())):
+        address = present(address=fields.get("Address"))
+        yield Attachment("location", name=fields.get("Label") or None, metadata={**degrees, **address})
 
 
 def _metadata(fields: Fields) -> dict[str, str | bool]:
-    said: dict[str, str | bool] = {name: fields[field] for field, name in METADATA.items() if fields.get(field)}
-    return said | {name: True for field, name in FORWARDED.items() if fields.get(field) == "true"}
+    facts: dict[str, str | bool] = {name: fields[field] for field, name in METADATA.items() if fields.get(field)}
+    return facts | {name: True for field, name in FORWARDED.items() if fields.get(field) == "true"}
 
 
 def _decoded(body: str) -> dict[str, str]:
     """What a text says if it is base64, as long SMS are at times. The text itself stays: it may as well be a key."""
-    written = "".join(body.split())
-    if len(written) < SHORTEST_BASE64 or len(written) % 4 or " " in body.strip():
+    encoded = "".join(body.split())
+    if len(encoded) < SHORTEST_BASE64 or len(encoded) % 4 or " " in body.strip():
         return {}
     try:
-        raw = base64.b64decode(written, validate=True)
+        raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return {}
-    # At least half of it is ASCII, and nothing a control character. A part may end amid a character.
+    # It is text if half of it is ASCII and nothing a control character. A part may end in the middle of a character.
     has_controls = any(byte < 32 and byte not in b"\t\n\r" for byte in raw)
     is_text = not has_controls and sum(byte < 128 for byte in raw) * 2 >= len(raw)
     return {"decodedText": raw.decode("utf-8", "ignore")} if is_text else {}

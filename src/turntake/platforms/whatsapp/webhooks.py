@@ -1,21 +1,16 @@
-"""WhatsApp's Cloud API: its webhooks as events."""
+"""WhatsApp's Cloud API: its webhooks as events. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from turntake.platforms import address
 from turntake.platforms.channel import ChatEvent, Option, Request
-from turntake.platforms.loose_json import at, objects_at, text_at
-from turntake.platforms.meta.webhooks import (
-    APP_SECRET,
-    GRAPH,
-    VERIFY_TOKEN,
-    MetaChannel,
-    api_base,
-    extras,
-    instant,
-    texts_at,
-)
-from turntake.platforms.whatsapp.content import content_of, error_of
+from turntake.platforms.check import WhoAmI
+from turntake.platforms.loose_json import at, named_texts, objects_at, present, text_at, time_at
+from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
+from turntake.platforms.whatsapp import check
+from turntake.platforms.whatsapp.content import MOST_ERRORS, content_of, error_of
+from turntake.platforms.whatsapp.replies import WhatsAppReplies
 
 REFERRAL = ("source_type", "source_id", "source_url", "headline", "body", "ctwa_clid")
 
@@ -29,7 +24,7 @@ class WhatsApp(MetaChannel):
     """One app's phone numbers. Every number is an account of its own."""
 
     product = "whatsapp_business_account"
-    name = "whatsapp"
+    title = "WhatsApp"
     options = (
         APP_SECRET,
         VERIFY_TOKEN,
@@ -37,6 +32,7 @@ class WhatsApp(MetaChannel):
         Option("phone_number_id", "The number that answers where a webhook named none.", is_secret=False),
         api_base(GRAPH),
     )
+    replies = WhatsAppReplies
 
     def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         for change in objects_at(entry, "changes"):
@@ -47,14 +43,17 @@ class WhatsApp(MetaChannel):
             "display_phone_number": "15550001111",
             "phone_number_id": self._values["phone_number_id"] or _SAMPLE_NUMBER_ID,
         }
-        said = {"from": sender, "id": id, "timestamp": str(now // 1000), "type": "text", "text": {"body": text}}
+        message = {"from": sender, "id": id, "timestamp": str(now // 1000), "type": "text", "text": {"body": text}}
         value = {
             "messaging_product": "whatsapp",
             "metadata": metadata,
             "contacts": [{"profile": {"name": "A person"}, "wa_id": sender}],
-            "messages": [said],
+            "messages": [message],
         }
         return self._signed(url, {"id": "100000000000002", "changes": [{"value": value, "field": "messages"}]})
+
+    def whoami(self) -> WhoAmI:
+        return check.whoami(self._values)
 
 
 def _events_in(field: str, value: Any) -> Iterator[ChatEvent]:
@@ -77,7 +76,7 @@ def _events_in(field: str, value: Any) -> Iterator[ChatEvent]:
 def _message(account: str, people: People, message: dict[str, Any]) -> ChatEvent:
     contact = _contact_of(people, message)
     sender = text_at(message, "from") or _bsuid(message, contact) or text_at(contact, "wa_id")
-    group, sent_at = text_at(message, "group_id"), instant(message.get("timestamp"))
+    group, sent_at = text_at(message, "group_id"), time_at(message, "timestamp")
     content = content_of(message)
     is_whole = bool(sender) and (sent_at is not None or message.get("timestamp") in (None, ""))
     return ChatEvent(
@@ -115,15 +114,15 @@ def _bsuid(message: dict[str, Any], contact: dict[str, Any]) -> str:
 
 def _circumstances(message: dict[str, Any], contact: dict[str, Any]) -> dict[str, Any]:
     context = message.get("context")
-    return extras(
+    return present(
         profileName=text_at(contact, "profile", "name"),
         username=text_at(contact, "profile", "username"),
         senderBsuid=_bsuid(message, contact),
-        groupId=text_at(message, "group_id"),
+        **address.write_group(text_at(message, "group_id")),
         forwarded=at(context, "forwarded") is True or at(context, "frequently_forwarded") is True,
         quotedSender=text_at(context, "from"),
         quotedProduct=text_at(context, "referred_product", "product_retailer_id"),
-        referral=texts_at(message.get("referral"), REFERRAL),
+        referral=named_texts(message.get("referral"), REFERRAL),
     )
 
 
@@ -133,12 +132,12 @@ def _status(account: str, status: dict[str, Any]) -> ChatEvent:
         account=account,
         conversation=text_at(status, "recipient_id") or text_at(status, "recipient_user_id"),
         id=text_at(status, "id"),
-        sent_at=instant(status.get("timestamp")),
+        sent_at=time_at(status, "timestamp"),
         is_group=status.get("recipient_type") == "group",
-        metadata=extras(
+        metadata=present(
             status=text_at(status, "status"),
             replyId=text_at(status, "biz_opaque_callback_data"),
-            errors=[error_of(error) for error in objects_at(status, "errors")[:3]],
+            errors=[error_of(error) for error in objects_at(status, "errors")[:MOST_ERRORS]],
         ),
     )
 
@@ -153,5 +152,5 @@ def _echo(account: str, echo: dict[str, Any]) -> ChatEvent:
         id=text_at(echo, "id"),
         text=content.text,
         attachments=content.attachments,
-        sent_at=instant(echo.get("timestamp")),
+        sent_at=time_at(echo, "timestamp"),
     )

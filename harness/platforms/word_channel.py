@@ -5,24 +5,22 @@ from typing import ClassVar
 import msgspec
 
 from turntake.errors import Forged, Unreadable
-from turntake.platforms.channel import Channel, ChatEvent, Option, Request, WebhookAnswer
+from turntake.platforms.channel import Channel, ChatEvent, Delivery, Option, Request, WebhookAnswer
 
 
-class Knocking(Channel):
+class WordChannel(Channel):
     options: ClassVar = (Option("word", "The word that lets in.", use="verify"),)
 
     def verify(self, request: Request, now: int) -> None:
         if not self._values["word"] or request.headers.get("x-word") != self._values["word"]:
             raise Forged("This is not the word.")
 
-    def events_in(self, request: Request) -> list[ChatEvent]:
+    def read(self, request: Request) -> Delivery:
         try:
-            return msgspec.json.decode(request.body, type=list[ChatEvent])
+            events = msgspec.json.decode(request.body, type=tuple[ChatEvent, ...])
         except msgspec.DecodeError:
             raise Unreadable("These are no events.") from None
-
-    def answer(self, request: Request) -> WebhookAnswer:
-        return WebhookAnswer(request.url.encode(), "text/x-url")
+        return Delivery(events, WebhookAnswer(request.url.encode(), "text/x-url"))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         said = ChatEvent(kind="message", conversation=sender, sender=sender, id=id, text=text)
