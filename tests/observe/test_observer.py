@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
-from harness.http_client import Knocking
 
 from harness.fake_outbound import Postbox
+from harness.platforms.word_channel import WordChannel
 from harness.servers import talking
 from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
@@ -119,7 +119,7 @@ async def test_what_is_ignored_is_told_with_its_reason() -> None:
 def test_a_webhook_that_is_turned_away_is_told(word: str, content: bytes, error: type[Exception]) -> None:
     recorder = Recorder()
     turns = TurnTake("memory://", role="accept", observers=[recorder])
-    with talking(turns, channels={("knock", "sales"): Knocking({"word": "sesame"})}) as client:
+    with talking(turns, channels={("knock", "sales"): WordChannel({"word": "sesame"})}) as client:
         client.post("/webhooks/knock/sales", content=content, headers={"x-word": word})
     channel, account, raised = recorder.of("refused")
     assert (channel, account, type(raised)) == ("knock", "sales", error)
