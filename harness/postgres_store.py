@@ -6,7 +6,7 @@ import psycopg
 
 from harness.databases import Postgres
 from turntake import Rules
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable
 from turntake.finding import Finding

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from harness.databases import HOST, Valkey
 from turntake import Rules
-from turntake.buffer.redis.backend import RedisBackend
+from turntake.buffer.redis.backend import RedisBackend, RedisStore
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, Settlement, Touch

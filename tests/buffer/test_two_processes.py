@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from harness.databases import Postgres, Valkey
-from turntake.buffer.postgres.store import PostgresStore
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.postgres.backend import PostgresStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Store
 from turntake.rules.conversation import Answered

@@ -6,7 +6,7 @@ import pytest
 
 from harness.databases import Postgres
 from harness.postgres_store import EMPTIED, ask, empty
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.testing.clock import VirtualClock
 
 

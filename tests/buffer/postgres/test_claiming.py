@@ -11,8 +11,8 @@ from harness.databases import Postgres
 from harness.postgres_store import ask, key, make
 from harness.proxy import proxying
 from turntake import Rules, Turn, TurnTake
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.claiming import PostgresOffer
-from turntake.buffer.postgres.store import PostgresStore
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered
 from turntake.rules.message import Message
@@ -119,7 +119,7 @@ def losing_the_first_claim(
         if is_written:
             await write(offer, call)
         else:
-            await offer._transaction.aclose()
+            await offer._transaction.stack.aclose()
         await meanwhile()
         raise psycopg.OperationalError("the reply was lost")
 

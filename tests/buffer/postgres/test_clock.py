@@ -3,7 +3,7 @@
 import pytest
 
 from harness.postgres_store import ask
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.clock import SystemClock
 from turntake.testing.clock import START, VirtualClock
 from turntake.testing.store_contract import say

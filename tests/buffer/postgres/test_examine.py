@@ -4,8 +4,8 @@ import psycopg
 import pytest
 
 from harness.postgres_store import ask, findings, says
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.schema import migrations
-from turntake.buffer.postgres.store import PostgresStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import say
 

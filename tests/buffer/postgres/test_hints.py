@@ -8,7 +8,7 @@ from harness.databases import Postgres, until
 from harness.postgres_store import ROOMY, ask, key
 from turntake import Rules
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.store import Hint
 from turntake.clock import SystemClock
 from turntake.rules.key import ConversationKey

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from harness.postgres_store import ask, findings
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.testing.clock import VirtualClock
 

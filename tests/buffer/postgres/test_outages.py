@@ -10,7 +10,7 @@ from harness.databases import Postgres
 from harness.postgres_store import ROOMY, TERMINATE, again, ask, key, make
 from harness.proxy import proxying
 from turntake.buffer.postgres import pool
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.errors import StoreUnavailable
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import say

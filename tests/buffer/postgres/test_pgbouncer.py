@@ -12,7 +12,7 @@ import pytest
 
 from harness.databases import HOST, Postgres, free_port, until
 from harness.postgres_store import empty
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract
 from turntake.testing.store_machine import OpenStore

@@ -9,8 +9,8 @@ from psycopg import AsyncConnection
 from harness.databases import Postgres
 from harness.postgres_store import ask, findings, says
 from turntake.buffer.postgres import schema
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.schema import Migration, applied, migrate, migrations
-from turntake.buffer.postgres.store import PostgresStore
 from turntake.errors import ConfigurationError
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import LEASE_MS, OFF, ids_of, say, take

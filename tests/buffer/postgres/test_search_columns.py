@@ -3,7 +3,7 @@
 from typing import Any
 
 from harness.postgres_store import ask
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.rules.conversation import Answered
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import BOB, LEASE_MS, OFF, say

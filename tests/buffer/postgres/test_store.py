@@ -9,7 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from harness.databases import Postgres
 from harness.histories import scaled
 from harness.postgres_store import empty
-from turntake.buffer.postgres.store import PostgresStore
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract
 from turntake.testing.store_machine import OpenStore, StoreMachine

@@ -12,8 +12,8 @@ from harness.postgres_store import ROOMY, ask, key, make
 from harness.proxy import proxying
 from turntake.buffer.engine.draft import RANDOM_BITS, Draft
 from turntake.buffer.postgres import pool
+from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.claiming import PostgresOffer
-from turntake.buffer.postgres.store import PostgresStore
 from turntake.rules.conversation import Answered, Dead
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim

@@ -2,17 +2,17 @@
 
 import pytest
 
-from turntake.buffer.postgres.store import PostgresStore
-from turntake.buffer.postgres.url import Address
+from turntake.buffer.postgres.backend import PostgresStore
+from turntake.buffer.postgres.url import options_of
 from turntake.errors import ConfigurationError
 from turntake.testing.clock import VirtualClock
 
 
 def test_a_url_gives_libpq_all_but_the_schema() -> None:
-    address = Address.of("postgresql://ann:secret@db:6432/shop?schema=turns_2&sslmode=require&connect_timeout=9")
-    assert address.schema == "turns_2"
+    options = options_of("postgresql://ann:secret@db:6432/shop?schema=turns_2&sslmode=require&connect_timeout=9")
+    assert options.schema == "turns_2"
     for part in ("user=ann", "host=db", "port=6432", "dbname=shop", "sslmode=require", "connect_timeout=9"):
-        assert part in address.conninfo
+        assert part in options.conninfo
 
 
 @pytest.mark.parametrize(

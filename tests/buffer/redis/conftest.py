@@ -8,8 +8,8 @@ import pytest
 
 from harness.databases import Valkey
 from harness.proxy import Proxy, proxying
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.scripts import FORGET, RESERVE_DUE, SWAP
-from turntake.buffer.redis.store import RedisStore
 from turntake.testing.clock import VirtualClock
 
 prefixes = (f"t{number}" for number in itertools.count())

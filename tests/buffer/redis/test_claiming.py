@@ -10,8 +10,9 @@ from harness.databases import Cluster, Valkey
 from harness.redis_store import backend_of, key, shard_of
 from turntake import Rules
 from turntake.buffer.redis import claiming
-from turntake.buffer.redis.claiming import RESERVED_MS
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
+from turntake.buffer.redis.claiming import RESERVED_MS, RedisOffer
+from turntake.buffer.redis.swap import SwapCall
 from turntake.buffer.store import HORIZON_MS
 from turntake.errors import StoreUnavailable
 from turntake.rules.message import Message
@@ -25,8 +26,8 @@ async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
 ) -> None:
     """It had put the deadline off and wrote nothing: the next one finds the conversation as it was."""
     await say(store, "m1", rules=OFF)
-    async with RedisStore.open(url, clock) as dying:
-        assert len(await backend_of(dying)._claiming._reserve(shard_of(dying), [str(ANN)], clock.now())) == 1
+    async with RedisStore.open(url, clock) as dying, backend_of(dying).offer(1, clock.now()) as offer:
+        assert [due.key for due in offer.due] == [ANN]
     assert await store.claim(5, LEASE_MS) == []
     assert await store.next_due() == clock.now() + RESERVED_MS
     await clock.advance(RESERVED_MS)
@@ -38,28 +39,29 @@ async def test_a_claimer_that_died_after_taking_costs_others_a_moment(
 async def test_what_was_due_a_moment_ago_is_not_even_offered(store: RedisStore, clock: VirtualClock) -> None:
     """Its deadline moved between looking and taking: it is not put off, and nobody's deadline changes."""
     answer = await say(store, "m1")
-    assert await backend_of(store)._claiming._reserve(shard_of(store), [str(ANN)], clock.now()) == []
+    async with backend_of(store).offer(1, clock.now()) as offer:
+        assert await offer._reserve(shard_of(store), [str(ANN)], clock.now()) == []
     assert await store.next_due() == answer.due_at
 
 
 async def test_what_is_taken_and_then_said_more_to_is_not_claimed_early(
-    url: str, store: RedisStore, clock: VirtualClock
+    url: str, store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between offering and claiming somebody goes on talking: the claim is refused, and the new deadline stands."""
     await say(store, "m1")
     await clock.advance(1_000)
     async with RedisStore.open(url, clock) as other:
         offered: list[int] = []
-        swap = backend_of(store)._swap
+        write = backend_of(store)._swapper._write
 
-        async def late(shard: int, drafts: Any, *args: Any) -> Any:
-            offered.append(len(drafts))
+        async def late(call: SwapCall, replicas: int) -> Any:
+            offered.append(len(call.args))
             await say(other, "m2")
-            return await swap(shard, drafts, *args)
+            return await write(call, replicas)
 
-        backend_of(store)._swap = late  # type: ignore[assignment,method-assign]
+        monkeypatch.setattr(backend_of(store)._swapper, "_write", late)
         assert await store.claim(5, LEASE_MS) == []
-    assert offered == [1]
+    assert len(offered) == 1
     due_at = await store.next_due()
     assert due_at is not None
     assert due_at > clock.now()
@@ -85,15 +87,15 @@ async def test_what_was_claimed_is_handed_out_though_the_next_look_fails(
 ) -> None:
     """A claim looks again while it has room; what it has by then must not wait for the end of its lease."""
     await say(store, "m1", rules=OFF)
-    look, looks = backend_of(store)._claiming._due_before, []
+    look, looks = RedisOffer._earliest, []
 
-    async def fails_later(*given: Any) -> Any:
-        looks.append(given)
+    async def fails_later(offer: RedisOffer, now: int, limit: int) -> Any:
+        looks.append(now)
         if len(looks) > 1:
             raise StoreUnavailable
-        return await look(*given)
+        return await look(offer, now, limit)
 
-    monkeypatch.setattr(backend_of(store)._claiming, "_due_before", fails_later)
+    monkeypatch.setattr(RedisOffer, "_earliest", fails_later)
     assert [ids_of(claim) for claim in await store.claim(5, LEASE_MS)] == [["m1"]]
     with pytest.raises(StoreUnavailable):
         await store.claim(5, LEASE_MS)

@@ -8,8 +8,8 @@ import pytest
 from harness.databases import Valkey
 from harness.proxy import proxying
 from harness.redis_store import backend_of, shard_of
-from turntake.buffer.redis.backend import BEHIND_MS
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
+from turntake.buffer.redis.swap import BEHIND_MS
 from turntake.clock import SystemClock
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, PLAIN, ids_of, say, take
@@ -56,7 +56,7 @@ async def test_the_time_that_the_data_has_seen_never_comes_again(url: str) -> No
 
 def stalling(store: RedisStore, clock: SystemClock, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process stands still between deciding and writing, the first time. Notes when each write left."""
-    write, left_at = backend_of(store)._write, list[int]()
+    write, left_at = backend_of(store)._swapper._write, list[int]()
 
     async def stalled(*given: Any) -> Any:
         if not left_at:
@@ -64,7 +64,7 @@ def stalling(store: RedisStore, clock: SystemClock, monkeypatch: pytest.MonkeyPa
         left_at.append(clock.now())
         return await write(*given)
 
-    monkeypatch.setattr(backend_of(store), "_write", stalled)
+    monkeypatch.setattr(backend_of(store)._swapper, "_write", stalled)
     return left_at
 
 

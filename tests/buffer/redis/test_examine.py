@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.databases import ALWAYS, HOST, Cluster, Valkey, until
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.examine import examine
-from turntake.buffer.redis.store import RedisStore
 from turntake.clock import Clock, SystemClock
 from turntake.finding import Finding
 from turntake.testing.clock import VirtualClock

@@ -6,7 +6,7 @@ import pytest
 
 from harness.databases import Valkey
 from harness.redis_store import key
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import ConfigurationError
 from turntake.rules.conversation import Answered, Dead, Progress
 from turntake.rules.key import ConversationKey

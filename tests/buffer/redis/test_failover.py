@@ -11,7 +11,7 @@ import pytest
 from harness.databases import HOST, Cluster, Sentinel, Valkey, until
 from harness.proxy import proxying
 from harness.redis_store import ROOMY, again, backend_of, key
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable
 from turntake.testing.clock import VirtualClock

@@ -11,7 +11,7 @@ from harness.databases import Valkey, until
 from harness.proxy import proxying
 from harness.redis_store import backend_of, key, watched
 from turntake import Rules, Turn, TurnTake
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.claim.alarm import Alarm
 from turntake.clock import SystemClock

@@ -8,8 +8,8 @@ from harness.databases import Valkey
 from harness.redis_store import backend_of, key, shard_of
 from turntake.buffer.engine import history as reading
 from turntake.buffer.redis import archive
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.scripts import FORGET
-from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.store import Query
 from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock

@@ -10,9 +10,9 @@ import uvloop
 from harness.databases import Valkey, until
 from harness.proxy import Proxy, proxying
 from harness.redis_store import ROOMY, again, backend_of, key
-from turntake.buffer.redis import archive, backend, claiming
+from turntake.buffer.redis import archive, claiming, swap
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.scripts import FORGET, RESERVE_DUE
-from turntake.buffer.redis.store import RedisStore
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered, Dead, Progress, Touch
 from turntake.rules.message import Message
@@ -33,13 +33,13 @@ BREAKS = 6
 
 def losing(store: RedisStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reply to each write is lost once; those to reads come."""
-    write = backend_of(store)._write
+    write = backend_of(store)._swapper._write
 
     async def write_and_lose(*given: Any) -> Any:
         proxy.drop_next_reply()
         return await write(*given)
 
-    monkeypatch.setattr(backend_of(store), "_write", write_and_lose)
+    monkeypatch.setattr(backend_of(store)._swapper, "_write", write_and_lose)
 
 
 async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
@@ -125,7 +125,7 @@ async def with_a_late_reply(
     proxy.one_way("replies")
     working = asyncio.ensure_future(work)
     await asyncio.to_thread(until, is_done)
-    await clock.sleep_until(started + backend.BEHIND_MS + 200)
+    await clock.sleep_until(started + swap.BEHIND_MS + 200)
     proxy.heal()
     return await working
 
@@ -151,7 +151,7 @@ async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
     clock = SystemClock()
     async with RedisStore.open(server.url.replace(str(server.port), str(proxy.port)), clock) as store:
         await say(store, "m1", rules=OFF)
-        write = backend_of(store)._write
+        write = backend_of(store)._swapper._write
         name = f"turntake:{{s0}}:h:{ANN}"
 
         async def late(*given: Any) -> Any:
@@ -159,7 +159,7 @@ async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
                 server, proxy, clock, write(*given), lambda: bool(server.ask("EXISTS", name))
             )
 
-        monkeypatch.setattr(backend_of(store), "_write", late)
+        monkeypatch.setattr(backend_of(store)._swapper, "_write", late)
         claim = await take(store)
         assert (claim.epoch, ids_of(claim)) == (1, ["m1"])
 

@@ -12,7 +12,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from harness.databases import ALWAYS, Valkey, until
 from harness.proxy import Proxy
 from harness.redis_store import ROOMY, again, backend_of, key
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Touch
 from turntake.rules.message import Message

@@ -6,8 +6,8 @@ import pytest
 
 from harness.databases import Valkey
 from harness.redis_store import entries_of, key, live_a_full_life, shard_of
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.claiming import RESERVED_MS
-from turntake.buffer.redis.store import RedisStore
 from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, say, take

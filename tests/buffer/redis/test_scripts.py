@@ -10,8 +10,8 @@ import pytest
 from harness.databases import Valkey
 from harness.redis_store import ROOMY, key, live_a_full_life, shard_of, watched
 from turntake.buffer.engine.draft import RANDOM_BITS
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.store import RedisStore
 from turntake.rules.conversation import Answered, Dead
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from harness.databases import Cluster, Sentinel, Valkey
 from harness.histories import scaled
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import StoreContract
 from turntake.testing.store_machine import OpenStore, StoreMachine

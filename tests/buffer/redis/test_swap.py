@@ -12,7 +12,7 @@ import pytest
 
 from harness.databases import Valkey
 from harness.redis_store import ROOMY, backend_of, key, shard_of, watched
-from turntake.buffer.redis.store import RedisStore
+from turntake.buffer.redis.backend import RedisStore
 from turntake.rules.conversation import Answered, Dead, Retry
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock

@@ -11,8 +11,8 @@ from redis.asyncio.sentinel import SentinelManagedSSLConnection
 
 from harness.databases import HOST, Cluster, Valkey, free_port, until
 from turntake import plugins
+from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.examine import examine
-from turntake.buffer.redis.store import RedisStore
 from turntake.buffer.redis.url import Options, connect, options_of
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.testing.clock import VirtualClock

@@ -1,102 +1,90 @@
-"""One claim: due rows are locked and read, decided on, and written, in a transaction that waits for nothing else."""
+"""A claim on PostgreSQL: due rows are locked and read, decided on, and written, in one short transaction.
+
+How this works: the function `offer_1` reads the earliest due rows with their messages and locks them; rows that another
+worker has locked are skipped, so no two workers are offered the same. The engine decides at once, without waiting for
+anything. Then `swap_1` writes the drafts and the transaction commits, both sent in one round trip. A worker that dies
+meanwhile loses its connection, and the server gives the locks back.
+
+The connection may break at two points. Before the rows are there, the transaction is begun again on another connection.
+After the drafts were sent, nobody knows whether they were written; so the same call is sent again outside of the
+transaction. Rows that it wrote carry its id and are not refused.
+"""
 
 import logging
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import psycopg
-from msgspec.structs import replace
-from psycopg import AsyncConnection
 
-from turntake.buffer.codec import decode_conversation, decode_message
-from turntake.buffer.engine.backend import Due, Offer
-from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.postgres.pool import Pool, is_worth_repeating
+from turntake.buffer.engine.backend import PAGE, Due, Offer
+from turntake.buffer.engine.draft import Draft
+from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating
+from turntake.buffer.postgres.rows import messages_of, row_of
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey
 
-UNREADABLE_MS = 60_000
+UNREADABLE_MS = 60_000  # often enough for whoever repairs the row or upgrades, and rare enough for the log
+MESSAGES_OFFERED = PAGE  # more than nearly all turns have; those of a longer one are read afterwards
 
 log = logging.getLogger("turntake")
 
 
 class PostgresOffer(Offer):
-    """A transaction that locked due rows; it ends with `take` or with its stack."""
+    """Due rows that a transaction has locked. It ends with `take`, or when the offer's context is left."""
 
     def __init__(
-        self,
-        pool: Pool,
-        queries: dict[str, bytes],
-        schema: str,
-        span: tuple[int, int, int, int],
-        transaction: AsyncExitStack,
+        self, pool: Pool, queries: dict[str, bytes], channel: str, transaction: Transaction, due: list[Due]
     ) -> None:
-        """`span`: of those that fell due from the first instant to the second, so many with so many messages each."""
-        self.due: list[Due] = []
-        self.is_taken = False
+        self.due = due
         self._pool = pool
         self._queries = queries
-        self._schema = schema
-        self._span = span
-        self._put_off_to = span[1] + UNREADABLE_MS
+        self._channel = channel
         self._transaction = transaction
 
-    async def open(self) -> None:
-        self._connection = await self._pool.hold(self._transaction, self._begin)
-
-    async def repair(self, wrong: Sequence[Due]) -> None:
-        stale = [SearchColumns.of(due.key, due.row) for due in wrong]
-        await self._connection.execute(self._queries["repair"], arrays(stale))
-
     async def take(self, drafts: Sequence[Draft]) -> list[bool]:
-        call = SwapCall(drafts, self._schema, is_claim=True)
+        call = SwapCall(drafts, self._channel, is_claim=True)
         try:
             answer = await self._write(call)
         except psycopg.Error as error:
             if not is_worth_repeating(error):
                 raise
-            # Whether it was written is unknown. It has a request id, so it may be sent again.
             answer = await self._pool.fetch(self._queries["swap"], call.parameters)
-        refusals = call.read(answer).refusals
-        self.is_taken = None in refusals
-        return [refusal is None for refusal in refusals]
+        return [refusal is None for refusal in call.read(answer).refusals]
+
+    async def repair(self, wrong: Sequence[Due]) -> None:
+        columns = [SearchColumns.of(due.key, due.row) for due in wrong]
+        await self._transaction.execute(self._queries["repair"], arrays(columns))
 
     async def _write(self, call: SwapCall) -> list[Any]:
-        """In a pipeline the commit is sent along with the swap, so that both take one round trip."""
-        cursor = await self._connection.execute(self._queries["swap"], call.parameters, binary=True)
-        await self._transaction.aclose()
-        return await cursor.fetchall()
+        return await self._transaction.finish(self._queries["swap"], call.parameters)
 
-    async def _begin(self, connection: AsyncConnection[Any], transaction: AsyncExitStack) -> None:
-        await transaction.enter_async_context(connection.pipeline())
-        await transaction.enter_async_context(connection.transaction())
-        offer = await connection.execute(self._queries["offer"], self._span, binary=True)
-        rows = [self._readable(*row) for row in await offer.fetchall()]
-        unreadable = [row for row in rows if isinstance(row, int)]
+
+@asynccontextmanager
+async def offered(
+    pool: Pool, queries: dict[str, bytes], channel: str, span: tuple[int, int], limit: int
+) -> AsyncIterator[PostgresOffer]:
+    """Up to `limit` conversations that fell due between the two instants of `span`."""
+    parameters = (*span, min(limit, PAGE), MESSAGES_OFFERED)
+    async with pool.transaction(queries["offer"], parameters) as transaction:
+        due: list[Due] = []
+        unreadable: list[int] = []
+        for row_id, key, version, body, *messages in transaction.rows:
+            try:
+                due.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(_together(*messages))))
+            except (ValueError, msgspec.MsgspecError):
+                log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
+                unreadable.append(row_id)
         if unreadable:
-            await connection.execute(self._queries["put_off"], (self._put_off_to, unreadable))
-        self.due = [row for row in rows if isinstance(row, Due)]
+            # One row that nobody can read must not be offered again and again in place of others.
+            await transaction.execute(queries["put_off"], (span[1] + UNREADABLE_MS, unreadable))
+        yield PostgresOffer(pool, queries, channel, transaction, due)
 
-    def _readable(
-        self,
-        row: int,
-        key: str,
-        version: int,
-        body: bytes,
-        seqs: list[int] | None,
-        received_ats: list[int],
-        payloads: list[bytes],
-    ) -> Due | int:
-        """One row that nobody can read must not keep everybody else from being answered: it is put off."""
-        try:
-            messages = {
-                seq: replace(decode_message(payload), seq=seq, received_at=received_at)
-                for seq, received_at, payload in zip(seqs or (), received_ats or (), payloads or (), strict=True)
-            }
-            return Due(ConversationKey.parse(key), Row(version, decode_conversation(body)), messages)
-        except (ValueError, msgspec.MsgspecError):
-            log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
-            return row
+
+def _together(
+    seqs: list[int] | None, received_ats: list[int] | None, payloads: list[bytes] | None
+) -> "zip[tuple[int, int, bytes]]":
+    """One tuple per message, out of three arrays that are NULL if there are none."""
+    return zip(seqs or (), received_ats or (), payloads or (), strict=True)

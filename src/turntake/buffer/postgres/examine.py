@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from turntake.buffer.postgres.pool import direct, reason
 from turntake.buffer.postgres.schema import applied, pending
-from turntake.buffer.postgres.url import Address
+from turntake.buffer.postgres.url import options_of
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
@@ -23,13 +23,13 @@ SKEW_MS = 1_000  # the horizon: a difference that nobody would notice is not wor
 async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
     """One finding after the other, beginning with whether the server answers."""
     try:
-        address = Address.of(url)
-        async with direct(address.conninfo) as connection:
+        options = options_of(url)
+        async with direct(options.conninfo) as connection:
             await connection.execute("BEGIN READ ONLY")
             yield _server(connection)
-            yield await _schema(connection, address.schema)
+            yield await _schema(connection, options.schema)
             for part in (_writable, _durability, _dead_rows, _oldest, _connections):
-                for finding in await part(connection, address.schema):
+                for finding in await part(connection, options.schema):
                     yield finding
             yield await _offset(connection, clock)
     except TurntakeError as error:

@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection
@@ -24,7 +24,7 @@ from psycopg_pool import AsyncConnectionPool
 from turntake.buffer.postgres.binary_arrays import register
 from turntake.errors import ConfigurationError, StoreUnavailable
 
-MOST_CONNECTIONS = 10  # two writes, a claim and a few reads are under way at once; a server allows 100 in all
+MOST_CONNECTIONS = 10  # two swaps, a claim and a few reads are under way at once; a server allows 100 in all
 WAIT_MS = 5_000  # for a free connection; all ten are busy that long only if the server hangs
 SILENCE_MS = 10_000  # far more than the slowest statement takes, and well below a lease of a minute
 ATTEMPTS = 3  # one for the connection that broke, one for the server that was just leaving, one for the new one
@@ -80,39 +80,61 @@ class Pool:
 
     async def run(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
         """What the action returns; it is run again on another connection if the first one broke."""
+
+        async def attempt() -> T:
+            async with self._pool.connection() as connection:
+                with hung_up_on_silence(connection):
+                    return await action(connection)
+
         with unavailable_on_error():
-            for _ in range(ATTEMPTS - 1):
-                try:
-                    return await self._run_once(action)
-                except psycopg.Error as error:
-                    if not is_worth_repeating(error):
-                        raise
-                    # The other connections lead to the same server, and would break one after the other.
-                    await self._pool.drain()
-            return await self._run_once(action)
+            return await self._repeated(attempt)
 
-    async def hold(
-        self, stack: AsyncExitStack, begin: Callable[[AsyncConnection[Any], AsyncExitStack], Awaitable[None]]
-    ) -> AsyncConnection[Any]:
-        """A connection until `stack` ends, on which `begin` was run; again on another one if the first one broke."""
-        for attempt in range(1, ATTEMPTS + 1):
+    @asynccontextmanager
+    async def transaction(self, query: bytes, parameters: Parameters) -> AsyncIterator["Transaction"]:
+        """A transaction that begins with this statement; both again on another connection if the first one broke."""
+
+        async def attempt() -> Transaction:
+            async with AsyncExitStack() as stack:
+                connection = await stack.enter_async_context(self._pool.connection())
+                stack.enter_context(hung_up_on_silence(connection))
+                await stack.enter_async_context(connection.pipeline())
+                await stack.enter_async_context(connection.transaction())
+                cursor = await connection.execute(query, parameters, binary=True)
+                rows = await cursor.fetchall()
+                return Transaction(connection, rows, stack.pop_all())
+
+        with unavailable_on_error():
+            transaction = await self._repeated(attempt)
+            async with transaction.stack:
+                yield transaction
+
+    async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        for _ in range(ATTEMPTS - 1):
             try:
-                async with AsyncExitStack() as held:
-                    connection = await held.enter_async_context(self._pool.connection())
-                    held.enter_context(hung_up_on_silence(connection))
-                    await begin(connection, held)
-                    stack.push_async_exit(held.pop_all())
-                    return connection
+                return await attempt()
             except psycopg.Error as error:
-                if attempt == ATTEMPTS or not is_worth_repeating(error):
+                if not is_worth_repeating(error):
                     raise
+                # The other connections lead to the same server, and would break one after the other.
                 await self._pool.drain()
-        raise AssertionError("the last attempt returns or raises")
+        return await attempt()
 
-    async def _run_once(self, action: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T:
-        async with self._pool.connection() as connection:
-            with hung_up_on_silence(connection):
-                return await action(connection)
+
+class Transaction(NamedTuple):
+    """One that is open on a connection of its own. `rows` are those of its first statement; `stack` ends it."""
+
+    connection: AsyncConnection[Any]
+    rows: list[Any]
+    stack: AsyncExitStack
+
+    async def execute(self, query: bytes, parameters: Parameters) -> None:
+        await self.connection.execute(query, parameters)
+
+    async def finish(self, query: bytes, parameters: Parameters) -> list[Any]:
+        """The rows of the last statement. The connection is in pipeline mode: the commit is sent along with it."""
+        cursor = await self.connection.execute(query, parameters, binary=True)
+        await self.stack.aclose()
+        return await cursor.fetchall()
 
 
 @asynccontextmanager
@@ -144,8 +166,8 @@ def unavailable_on_error() -> Iterator[None]:
     except psycopg.Error as error:
         if not is_passing(error):
             raise
-        says = f"The PostgreSQL server cannot take it now ({reason(error)}); send it again later."
-        raise StoreUnavailable(says) from error
+        text = f"The PostgreSQL server cannot take it now ({reason(error)}); send it again later."
+        raise StoreUnavailable(text) from error
 
 
 @contextmanager
@@ -169,8 +191,8 @@ def explained_at_start(schema: str) -> Iterator[None]:
 
 def reason(error: psycopg.Error) -> str:
     """The error in one line. A host that does not exist may be part of a password, and is not quoted."""
-    says = str(error).partition("\n")[0]
-    return NO_HOST if any(word in says for word in _NO_HOST) else says
+    text = str(error).partition("\n")[0]
+    return NO_HOST if any(words in text for words in _NO_HOST) else text
 
 
 def is_passing(error: psycopg.Error) -> bool:

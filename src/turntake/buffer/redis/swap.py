@@ -10,6 +10,7 @@ The call has an id. The script remembers under it for two minutes which drafts i
 because its answer was lost writes nothing twice, and gets the answer that was lost.
 """
 
+import logging
 import secrets
 import struct
 from collections.abc import Iterator, Sequence
@@ -21,13 +22,21 @@ from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
 from turntake.buffer.redis.keys import Shard, member
-from turntake.buffer.redis.scripts import grouped
+from turntake.buffer.redis.scripts import SWAP, grouped
+from turntake.buffer.redis.url import Client, Options, unavailable_on_error
 from turntake.buffer.store import Hint
+from turntake.clock import Clock
+from turntake.errors import StoreUnavailable
+
+log = logging.getLogger("turntake")
+
+BEHIND_MS = 1_000  # a draft travels for milliseconds; after a second its process was stopped, and its time is too old
+LONGEST_BEHIND_MS = 60_000  # a server may be that slow; beyond it, being refused again and again would not help it
 
 IDLE = "+inf"
 """The score of a conversation without a deadline: idle ones stay in the index, behind all others."""
 
-ANY_TIME = -1
+ANY_TIME = -1  # for tests, whose clock is not the server's
 RECEIVED_AT = struct.Struct(">q")
 """The time a message came stands before its payload, in eight bytes that a script can move without reading them."""
 
@@ -99,6 +108,58 @@ class SwapCall:
         for ended in draft.ended:
             self.keys.append(self._shard.turn(ended.id))
             yield "ended", ended.id, "", 0, ended.at, 0, b""
+
+
+class Swapper:
+    """Writes drafts, keeps our clock with the server's, and notices messages that a failover took away."""
+
+    def __init__(self, client: Client, commands: Client, options: Options, channel: str, clock: Clock) -> None:
+        self.lost = 0
+        self._client = client
+        self._commands = commands
+        self._options = options
+        self._channel = channel
+        self._clock = clock
+        self._behind_ms = BEHIND_MS
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    async def swap(
+        self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None = None, replicas: int = 0
+    ) -> list[Refusal | None]:
+        """Takes or refuses each draft. Raises StoreUnavailable if not so many replicas have the write in time."""
+        behind_ms = self._behind_ms if self._clock.is_followed else ANY_TIME
+        call = SwapCall(shard, drafts, self._channel, hint, behind_ms)
+        with unavailable_on_error():
+            reply = call.read(await self._write(call, replicas))
+        self._clock.follow(reply.server_at)
+        # A server that takes longer than that for each call would refuse every draft: it is given more time.
+        self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if reply.is_late else BEHIND_MS
+        if not reply.is_late:
+            self._count(shard, reply, drafts)
+        return reply.refusals
+
+    async def _write(self, call: SwapCall, replicas: int) -> Any:
+        if not replicas:
+            return await SWAP(self._commands, call.keys, call.args)
+        answer, is_safe = await SWAP.replicated(self._client, call.keys, call.args, replicas, self._options.wait_ms)
+        if not is_safe:
+            raise StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
+        return answer
+
+    def _count(self, shard: Shard, reply: SwapReply, drafts: Sequence[Draft]) -> None:
+        """The number of messages ever added only grows: one that is smaller than the last we saw tells of a loss."""
+        counted_at, count = self._counts.get(shard.number, (0, 0))
+        if reply.server_at <= counted_at:
+            return
+        self._counts[shard.number] = reply.server_at, reply.messages
+        added = sum(len(draft.added) for draft, refusal in zip(drafts, reply.refusals, strict=True) if refusal is None)
+        lost = count - (reply.messages - added)
+        if lost > 0:
+            self.lost += lost
+            log.error(
+                "The store lost messages that were acknowledged, as after a failover without WAIT",
+                extra={"action": "write", "shard": shard.number, "lost": lost},
+            )
 
 
 def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:
