@@ -1,11 +1,13 @@
 """Values from flags, environment, file, preset and default, in that order; and every mistake in them is named."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from turntake.errors import ConfigurationError
 from turntake.operate.options.catalogue import catalogue
+from turntake.operate.options.groups import Options
 from turntake.operate.options.sources import load
 from turntake.rules.rules import PRESETS, Rules
 
@@ -21,6 +23,11 @@ def written(text: str, name: str = "turntake.toml") -> Path:
     path = Path(name)
     path.write_text(text)
     return path
+
+
+def values_of(options: Options, channel: str, account: str = "") -> Mapping[str, str]:
+    (values,) = [a.values for a in options.accounts if (a.plugin.name, a.name) == (channel, account)]
+    return values
 
 
 def complaint(**sources: object) -> str:
@@ -197,7 +204,7 @@ def test_an_account_has_settings_of_its_own() -> None:
         "TURNTAKE_WHATSAPP_EU_WEST_API_BASE": "https://proxy.example",
     }
     options = load(environ=environ)
-    main, sales, west = (options.values_of("whatsapp", name) for name in ("", "sales", "eu-west"))
+    main, sales, west = (values_of(options, "whatsapp", name) for name in ("", "sales", "eu-west"))
     assert options.sources.warnings == ()
     assert options.sources.values["whatsapp.accounts"].value == ("sales", "eu-west")
     assert [values["phone_number_id"] for values in (main, sales, west)] == ["1", "2", ""]
@@ -264,8 +271,8 @@ def test_mistakes_with_accounts_are_named(text: str, environ: dict[str, str], sa
 def test_a_channel_may_be_told_numbers_and_switches() -> None:
     written("[whatsapp]\nphone_number_id = 106540352242922\n[discord]\ngateway = true\n")
     options = load(environ={})
-    assert options.values_of("whatsapp")["phone_number_id"] == "106540352242922"
-    assert options.values_of("discord")["gateway"] == "true"
+    assert values_of(options, "whatsapp")["phone_number_id"] == "106540352242922"
+    assert values_of(options, "discord")["gateway"] == "true"
 
 
 def test_a_variable_of_an_account_that_nobody_named_is_warned_about() -> None:

@@ -99,8 +99,3 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Where this machine finds the server of these options."""
         host = reachable(self.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
-
-    def values_of(self, channel: str, account: str = "") -> Mapping[str, str]:
-        """What an account was told; nothing if there is no such channel or account."""
-        matching = (a.values for a in self.accounts if (a.plugin.name, a.name) == (channel, account))
-        return next(matching, {})
