@@ -9,8 +9,9 @@ from turntake.platforms import address
 from turntake.platforms.address import AccountAddress, ChatAddress, Interaction, TopicAddress
 from turntake.platforms.channel import ChatEvent
 
-# Few characters, and all that mean something: so every case of an escape is met.
-ids = st.text(st.sampled_from("ab@/%2540F."), max_size=12) | st.text(max_size=12)
+# Of few pieces, all of which mean something: so every case of an escape is met.
+PIECES = ("a", "@", "/", "%", "%40", "%2F", "%25", "%2540", "default")
+ids = st.lists(st.sampled_from(PIECES), max_size=4).map("".join) | st.text(max_size=12)
 account_names = st.from_regex(r"([a-z0-9][a-z0-9_-]{0,9})?", fullmatch=True)
 
 
