@@ -1,4 +1,4 @@
-"""Named accounts: a channel's `accounts` names them, and each can be told all that the channel can."""
+"""Named accounts: a channel's `accounts` names them, and each has every setting that the channel's main account has."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from turntake.operate.options.settings import PREFIX, Setting
 ALLOWED = "lower-case letters, digits, - and _, 64 at most"
 
 
-class Named(NamedTuple):
+class NamedAccounts(NamedTuple):
     """The further accounts of every channel, and the settings that they add."""
 
     names: Mapping[str, Sequence[str]]
@@ -29,9 +29,9 @@ class Named(NamedTuple):
             raise ConfigurationError(f"[{channel}.{name}] {where}: there is no such account; {hint}")
 
 
-def named(given: Mapping[str, Value], known: Catalogue) -> Named:
+def named(values: Mapping[str, Value], known: Catalogue) -> NamedAccounts:
     """The accounts that these values name. Raises ConfigurationError if a name cannot be one."""
-    names = {channel: _names(channel, given.get(f"{channel}.accounts"), known) for channel in known.channels}
+    names = {channel: _names(channel, values.get(f"{channel}.accounts"), known) for channel in known.channels}
     settings = [
         setting
         for channel, accounts in names.items()
@@ -39,15 +39,15 @@ def named(given: Mapping[str, Value], known: Catalogue) -> Named:
         for setting in option_settings(f"{channel}.{name}", known.channels[channel].account_options)
     ]
     _refuse_twins(settings, known)
-    return Named(names, tuple(settings))
+    return NamedAccounts(names, tuple(settings))
 
 
-def _names(channel: str, given: Value | None, known: Catalogue) -> tuple[str, ...]:
-    if given is None:
+def _names(channel: str, value: Value | None, known: Catalogue) -> tuple[str, ...]:
+    if value is None:
         return ()
-    for name in given.value:
-        _refuse_bad(channel, name, f"in {given.origin}", known)
-    return tuple(dict.fromkeys(given.value))
+    for name in value.value:
+        _refuse_bad(channel, name, f"in {value.origin}", known)
+    return tuple(dict.fromkeys(value.value))
 
 
 def _refuse_bad(channel: str, name: str, where: str, known: Catalogue) -> None:
@@ -62,7 +62,7 @@ def _refuse_bad(channel: str, name: str, where: str, known: Catalogue) -> None:
 
 
 def _refuse_twins(settings: Sequence[Setting], known: Catalogue) -> None:
-    """Two accounts may not be told by the same variable, as `a-b` and `a_b` would be."""
+    """Two accounts may not share a variable, as `a-b` and `a_b` would be."""
     by_env: dict[str, Setting] = dict(known.by_env)
     for setting in settings:
         for env in setting.env_names:

@@ -16,7 +16,7 @@ import msgspec
 
 from turntake.errors import ConfigurationError
 from turntake.operate import accounts
-from turntake.operate.accounts import Named
+from turntake.operate.accounts import NamedAccounts
 from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
 from turntake.operate.options.settings import PREFIX, Setting, allowed
@@ -98,7 +98,7 @@ def _typed(values: Mapping[str, Value]) -> dict[str, Any]:
     return fields
 
 
-def _account_options(values: Mapping[str, Value], known: Catalogue, named: Named) -> Iterator[AccountOptions]:
+def _account_options(values: Mapping[str, Value], known: Catalogue, named: NamedAccounts) -> Iterator[AccountOptions]:
     """The main account of every installed channel, set or not, each followed by its named ones."""
     for channel, plugin in known.channels.items():
         shared = option_settings(channel, plugin.shared_options)
@@ -150,7 +150,7 @@ def _read_secret(name: str, path: str) -> str:
         raise ConfigurationError(f"{name} = {path}: the file cannot be read ({_why(error)}).") from None
 
 
-def _odd_names(environ: Mapping[str, str], known: Catalogue, named: Named) -> tuple[str, ...]:
+def _odd_names(environ: Mapping[str, str], known: Catalogue, named: NamedAccounts) -> tuple[str, ...]:
     taken = known.by_env.keys() | {env for setting in named.settings for env in setting.env_names}
     names = sorted(name for name in environ if name.startswith(PREFIX) and name not in taken)
     return tuple(f"{name} is ignored: {_why_ignored(name, known)}" for name in names)
@@ -219,7 +219,7 @@ def _from_file(tables: Tables, settings: Sequence[Setting], path: Path, known: C
     return values
 
 
-def _from_accounts(file: ConfigFile, named: Named, known: Catalogue) -> dict[str, Value]:
+def _from_accounts(file: ConfigFile, named: NamedAccounts, known: Catalogue) -> dict[str, Value]:
     for channel, name in file.accounts:
         named.refuse_unknown(channel, name, f"in {file.path}")
     return _from_file(file.accounts, named.settings, file.path, known)
