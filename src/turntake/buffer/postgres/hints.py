@@ -14,7 +14,7 @@ from turntake.buffer.engine.backend import HintChannel
 from turntake.buffer.postgres.index_start import IndexStart
 from turntake.buffer.postgres.pool import Pool, direct, reason
 from turntake.buffer.postgres.swap import hint_text
-from turntake.buffer.postgres.url import Options
+from turntake.buffer.postgres.url import PostgresOptions
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 
@@ -29,7 +29,7 @@ class PostgresHints(HintChannel):
     """The channel has the name of the schema. What is heard of may be due before the start of the index."""
 
     def __init__(
-        self, options: Options, pool: Pool, publish_hint: bytes, index_start: IndexStart, clock: Clock
+        self, options: PostgresOptions, pool: Pool, publish_hint: bytes, index_start: IndexStart, clock: Clock
     ) -> None:
         self._options = options
         self._pool = pool

@@ -26,14 +26,14 @@ DEFAULTS = {
 _SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 
 
-class Options(NamedTuple):
+class PostgresOptions(NamedTuple):
     """`conninfo` is libpq's form of the URL, without our own part."""
 
     conninfo: str
     schema: str
 
 
-def options_of(url: str) -> Options:
+def options_of(url: str) -> PostgresOptions:
     """Every parameter but `schema` is libpq's. Raises ConfigurationError, which never quotes the password."""
     parts = _split(url)
     if parts.scheme not in ("postgresql", "postgres"):
@@ -47,7 +47,7 @@ def options_of(url: str) -> Options:
         parameters = conninfo_to_dict(theirs.geturl())
     except psycopg.Error:
         raise ConfigurationError(f"libpq does not understand the PostgreSQL URL. {FORM}") from None
-    return Options(make_conninfo("", **{**DEFAULTS, **parameters}), schema)
+    return PostgresOptions(make_conninfo("", **{**DEFAULTS, **parameters}), schema)
 
 
 def _split(url: str) -> SplitResult:

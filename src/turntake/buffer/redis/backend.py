@@ -23,7 +23,7 @@ from turntake.buffer.redis.swap import Swapper
 from turntake.buffer.redis.url import (
     CLUSTER_SHARDS,
     Client,
-    Options,
+    RedisOptions,
     connect,
     database_of,
     hang_up,
@@ -51,7 +51,7 @@ class RedisBackend(Backend):
     def __init__(self, url: str, clock: Clock) -> None:
         self._url = url
         self._clock = clock
-        self._options: Options = options_of(url)
+        self._options: RedisOptions = options_of(url)
 
     async def open(self) -> None:
         self._client: Client = connect(self._url)

@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError, ResponseError
 
-from turntake.buffer.redis.url import UNREACHABLE, Client, Options, connect, hang_up, options_of
+from turntake.buffer.redis.url import UNREACHABLE, Client, RedisOptions, connect, hang_up, options_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.finding import Finding
@@ -76,7 +76,7 @@ def _unasked() -> Finding:
     return Finding("warn", "store", "this user may not ask about the server (INFO), so nobody can tell what it keeps")
 
 
-async def _findings(client: Client, node: Node, info: Info, options: Options) -> list[Finding]:
+async def _findings(client: Client, node: Node, info: Info, options: RedisOptions) -> list[Finding]:
     findings = [_role(info, node), *_fitness(info), *_memory(info)]
     if info.get("aof_enabled"):
         findings.append(_synced(await _appendfsync(client, node)))
@@ -156,7 +156,7 @@ async def _offset(client: Client, node: Node, clock: Clock) -> Finding:
     return Finding("ok", "clock", text)
 
 
-async def _shards(client: Client, options: Options) -> Finding:
+async def _shards(client: Client, options: RedisOptions) -> Finding:
     shards = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
     if not shards:
         return Finding("ok", "store", f"prefix {options.prefix}: will be set up at the first start")

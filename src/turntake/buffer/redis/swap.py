@@ -23,7 +23,7 @@ from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
 from turntake.buffer.redis.keys import Shard, member
 from turntake.buffer.redis.scripts import SWAP, grouped
-from turntake.buffer.redis.url import Client, Options, unavailable_on_error
+from turntake.buffer.redis.url import Client, RedisOptions, unavailable_on_error
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -113,7 +113,7 @@ class SwapCall:
 class Swapper:
     """Writes drafts, keeps our clock with the server's, and notices messages that a failover took away."""
 
-    def __init__(self, client: Client, commands: Client, options: Options, channel: str, clock: Clock) -> None:
+    def __init__(self, client: Client, commands: Client, options: RedisOptions, channel: str, clock: Clock) -> None:
         self.lost = 0
         self._client = client
         self._commands = commands

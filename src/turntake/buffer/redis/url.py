@@ -39,7 +39,7 @@ Client = Any
 """redis-py types its commands as unions that fit no call."""
 
 
-class Options(NamedTuple):
+class RedisOptions(NamedTuple):
     """Our own part of the URL."""
 
     prefix: str
@@ -49,7 +49,7 @@ class Options(NamedTuple):
     is_cluster: bool
 
 
-def options_of(url: str) -> Options:
+def options_of(url: str) -> RedisOptions:
     """Raises ConfigurationError that says which option is wrong."""
     parts, _, kind = _split(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
@@ -58,7 +58,7 @@ def options_of(url: str) -> Options:
         raise ConfigurationError("`prefix` in the store's URL takes letters, digits and _ . : - only.")
     shards = _number(query, "shards", 1, MOST_SHARDS) if "shards" in query else None
     wait, wait_ms = _number(query, "wait", 0, 16), _number(query, "wait_ms", 1, 60_000, 1_000)
-    return Options(prefix, shards, wait, wait_ms, kind == "cluster")
+    return RedisOptions(prefix, shards, wait, wait_ms, kind == "cluster")
 
 
 def connect(url: str) -> Client:
