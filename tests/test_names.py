@@ -6,7 +6,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[1] / "src" / "turntake"
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
-# Where the words of the domain live: decisions, ports and what they exchange. Adapters and options speak for themselves.
+# Where the words of the domain live: decisions, ports and what they exchange.
 DOMAIN = (
     "rules/*.py",
     "buffer/store.py",

@@ -13,7 +13,7 @@ from harness.databases import HOST, Cluster, Valkey, free_port, until
 from turntake import plugins
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.examine import examine
-from turntake.buffer.redis.url import Options, connect, options_of
+from turntake.buffer.redis.url import RedisOptions, connect, options_of
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, OFF, ids_of, say, take
@@ -117,9 +117,9 @@ def test_behind_sentinel_other_options_go_to_the_client_too() -> None:
 
 
 def test_our_options_have_defaults() -> None:
-    assert options_of("redis://db.test") == Options("turntake", None, 0, 1_000, False)
+    assert options_of("redis://db.test") == RedisOptions("turntake", None, 0, 1_000, False)
     url = "redis+cluster://db.test?prefix=chat&shards=256&wait=2&wait_ms=250"
-    assert options_of(url) == Options("chat", 256, 2, 250, True)
+    assert options_of(url) == RedisOptions("chat", 256, 2, 250, True)
 
 
 @pytest.mark.parametrize("kind", ["", "+cluster", "+sentinel"])
