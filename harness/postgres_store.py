@@ -20,7 +20,7 @@ ROOMY = Rules(capacity=9_999)
 
 
 def ask(url: str, query: str, *parameters: object) -> list[Any]:
-    """Asked beside the store, by another client."""
+    """FakeRequest beside the store, by another client."""
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(query.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 
 TOKEN = "recorded-bot-token"
 
@@ -28,7 +28,7 @@ class DiscordApi(Platform):
         self._known: dict[str, dict[str, Any]] = {}
         self._since_throttled: Counter[str] = Counter()
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         assert asked.headers.get("user-agent", "").startswith("DiscordBot ("), "Discord turns other agents away"
         kind, *rest = asked.path.partition("?")[0].strip("/").split("/")
         if kind == "webhooks":
@@ -41,22 +41,22 @@ class DiscordApi(Platform):
             return no(404, 10003, "Unknown Channel")
         return self._typed(rest[0]) if rest[1] == "typing" else self._posted(rest[0], asked.json)
 
-    def _typed(self, channel: str) -> Said:
+    def _typed(self, channel: str) -> FakeAnswer:
         self.typing.append(channel)
-        return Said(204, b"")
+        return FakeAnswer(204, b"")
 
-    def _posted(self, channel: str, body: dict[str, Any]) -> Said:
+    def _posted(self, channel: str, body: dict[str, Any]) -> FakeAnswer:
         nonce = body["nonce"]
         if len(nonce) > 25:
             return misfit("nonce", "Must be 25 or fewer in length.")
         if body["enforce_nonce"] is True and nonce in self._known:
-            return Said(body=self._known[nonce])
+            return FakeAnswer(body=self._known[nonce])
         said = self._message(channel, body)
         if said.status == 200:
             self._known[nonce] = said.body
         return said
 
-    def _interaction(self, asked: Asked, token: str, rest: list[str]) -> Said:
+    def _interaction(self, asked: FakeRequest, token: str, rest: list[str]) -> FakeAnswer:
         if token not in self.interactions:
             return no(404, 10015, "Unknown Webhook")
         if asked.method == "POST" and not rest:
@@ -66,11 +66,11 @@ class DiscordApi(Platform):
         self.thinking.discard(token)
         if token in self.originals:
             self.originals[token] = asked.json["content"]
-            return Said(body={"id": "original"})
+            return FakeAnswer(body={"id": "original"})
         self.originals[token] = asked.json["content"]
         return self._message(token, asked.json)
 
-    def _message(self, chat: str, body: dict[str, Any]) -> Said:
+    def _message(self, chat: str, body: dict[str, Any]) -> FakeAnswer:
         text = body["content"]
         if not text.strip():
             return no(400, 50006, "Cannot send an empty message")
@@ -79,18 +79,18 @@ class DiscordApi(Platform):
         self._since_throttled[chat] += 1
         if self._since_throttled[chat] > self.burst:
             self._since_throttled[chat] = 0
-            return Said(429, {"message": "You are being rate limited.", "retry_after": 0.25, "global": False})
+            return FakeAnswer(429, {"message": "You are being rate limited.", "retry_after": 0.25, "global": False})
         if body.get("allowed_mentions") != {"parse": []}:
             self.pinged.append(text)
         self.took(chat, text)
-        return Said(body={"id": f"m{len(self.sent)}", "channel_id": chat, "content": text})
+        return FakeAnswer(body={"id": f"m{len(self.sent)}", "channel_id": chat, "content": text})
 
 
-def no(status: int, code: int, words: str, **more: Any) -> Said:
-    return Said(status, {"message": words, "code": code, **more})
+def no(status: int, code: int, words: str, **more: Any) -> FakeAnswer:
+    return FakeAnswer(status, {"message": words, "code": code, **more})
 
 
-def misfit(field: str, words: str) -> Said:
+def misfit(field: str, words: str) -> FakeAnswer:
     """How Discord says that one field is wrong."""
     errors = {field: {"_errors": [{"code": "BASE_TYPE_MAX_LENGTH", "message": words}]}}
     return no(400, 50035, "Invalid Form Body", errors=errors)

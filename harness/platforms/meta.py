@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import httpx2
 import msgspec
 
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.replies import ApiCall, ApiResponse
 from turntake.testing.recording import Recording, recordings_in
@@ -37,17 +37,17 @@ class Graph(Platform):
         self.closed: set[str] = set()
         self.unknown: set[str] = set()
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         if asked.headers.get("authorization") != f"Bearer {TOKEN}":
             return refused(190, "Error validating access token: Session has expired", 401, type="OAuthException")
         if asked.method != "POST" or not asked.path.endswith("/messages") or "?" in asked.path:
             return refused(100, "Unsupported post request", 400, error_subcode=33)
         return self.asked_to(asked.path.split("/")[1], asked.json)
 
-    def asked_to(self, whose: str, body: dict[str, Any]) -> Said:
+    def asked_to(self, whose: str, body: dict[str, Any]) -> FakeAnswer:
         raise NotImplementedError
 
-    def unreachable(self, chat: str) -> Said | None:
+    def unreachable(self, chat: str) -> FakeAnswer | None:
         if chat in self.closed:
             return refused(**self.window)
         if chat in self.unknown:
@@ -67,19 +67,19 @@ class WhatsAppApi(Graph):
         self.pairs: Counter[tuple[str, str]] = Counter()
         self.read: list[str] = []
 
-    def asked_to(self, whose: str, body: dict[str, Any]) -> Said:
+    def asked_to(self, whose: str, body: dict[str, Any]) -> FakeAnswer:
         if body.pop("messaging_product", None) != "whatsapp":
             return refused(100, "(#100) The parameter messaging_product is required.")
         return self._read(body) if body.get("status") == "read" else self._sent(whose, body)
 
-    def _read(self, body: dict[str, Any]) -> Said:
+    def _read(self, body: dict[str, Any]) -> FakeAnswer:
         if not str(body["message_id"]).startswith("wamid."):
             return refused(131009, "Parameter value is not valid", details="message_id")
         assert body["typing_indicator"] == {"type": "text"}
         self.read.append(body["message_id"])
-        return Said(body={"success": True})
+        return FakeAnswer(body={"success": True})
 
-    def _sent(self, whose: str, body: dict[str, Any]) -> Said:
+    def _sent(self, whose: str, body: dict[str, Any]) -> FakeAnswer:
         assert body["type"] == "text"
         assert ("to" in body) != ("recipient" in body)
         chat, text = body.get("to") or body["recipient"], body["text"]["body"]
@@ -92,7 +92,7 @@ class WhatsAppApi(Graph):
             return refused(131056, "(#131056) (Business Account, Consumer Account) pair rate limit hit")
         self.took(chat, text)
         contact = {"input": chat, "wa_id": chat}
-        return Said(body={"contacts": [contact], "messages": [{"id": f"wamid.OUT{len(self.sent)}"}]})
+        return FakeAnswer(body={"contacts": [contact], "messages": [{"id": f"wamid.OUT{len(self.sent)}"}]})
 
 
 class MessengerApi(Graph):
@@ -109,12 +109,12 @@ class MessengerApi(Graph):
         super().__init__()
         self.signs: list[tuple[str, str]] = []
 
-    def asked_to(self, whose: str, body: dict[str, Any]) -> Said:
+    def asked_to(self, whose: str, body: dict[str, Any]) -> FakeAnswer:
         chat = body.pop("recipient")["id"]
         if "sender_action" in body:
             assert list(body) == ["sender_action"]
             self.signs.append((chat, body["sender_action"]))
-            return Said(body={"recipient_id": chat})
+            return FakeAnswer(body={"recipient_id": chat})
         assert body["messaging_type"] == "RESPONSE"
         text = body["message"]["text"]
         if self.size(text) > self.longest:
@@ -122,7 +122,7 @@ class MessengerApi(Graph):
         if wrong := self.unreachable(chat):
             return wrong
         self.took(chat, text)
-        return Said(body={"recipient_id": chat, "message_id": f"m_out{len(self.sent)}"})
+        return FakeAnswer(body={"recipient_id": chat, "message_id": f"m_out{len(self.sent)}"})
 
     def size(self, text: str) -> int:
         return len(text)
@@ -135,10 +135,10 @@ class InstagramApi(MessengerApi):
         return len(text.encode())
 
 
-def refused(code: int, words: str, status: int = 400, *, details: str = "", **more: Any) -> Said:
+def refused(code: int, words: str, status: int = 400, *, details: str = "", **more: Any) -> FakeAnswer:
     """A refusal in Meta's form."""
     error = {"message": words, "type": "OAuthException", "code": code, "fbtrace_id": "Az8or2yhqkZfEZ-_4Qn_Bam"} | more
-    return Said(status, {"error": error | ({"error_data": {"details": details}} if details else {})})
+    return FakeAnswer(status, {"error": error | ({"error_data": {"details": details}} if details else {})})
 
 
 def made(call: ApiCall) -> ApiResponse:

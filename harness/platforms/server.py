@@ -14,7 +14,7 @@ PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class FakeRequest:
     """One call as it came. Header names are lower case."""
 
     method: str
@@ -32,7 +32,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
+class FakeAnswer:
     """What the platform answers. `silent_until` keeps it from answering at all before that is set."""
 
     status: int = 200
@@ -48,8 +48,8 @@ class Platform:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Asked] = []
-        self.next: deque[Said] = deque()
+        self.calls: list[FakeRequest] = []
+        self.next: deque[FakeAnswer] = deque()
         self.sent: list[tuple[str, str]] = []
         self._news = Condition()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -61,7 +61,7 @@ class Platform:
         """Where its API begins: what TURNTAKE_<CHANNEL>_API_BASE is set to."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         raise NotImplementedError
 
     def took(self, chat: str, text: str) -> None:
@@ -74,7 +74,7 @@ class Platform:
             assert self._news.wait_for(lambda: len(self.sent) >= count, PATIENCE_S), f"only {len(self.sent)} were sent"
             return list(self.sent)
 
-    def wait_for_calls(self, count: int) -> list[Asked]:
+    def wait_for_calls(self, count: int) -> list[FakeRequest]:
         with self._news:
             assert self._news.wait_for(lambda: len(self.calls) >= count, PATIENCE_S), f"only {len(self.calls)} calls"
             return list(self.calls)
@@ -96,7 +96,7 @@ class Platform:
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                said = platform._heard(Asked(self.command, self.path, headers, body))
+                said = platform._heard(FakeRequest(self.command, self.path, headers, body))
                 if said.silent_until is not None:
                     said.silent_until.wait(PATIENCE_S)
                     self.close_connection = True
@@ -116,7 +116,7 @@ class Platform:
 
         return Handler
 
-    def _heard(self, asked: Asked) -> Said:
+    def _heard(self, asked: FakeRequest) -> FakeAnswer:
         with self._news:
             self.calls.append(asked)
             said = self.next.popleft() if self.next else self.answer(asked)
@@ -124,15 +124,15 @@ class Platform:
             return said
 
 
-def query_of(asked: Asked) -> dict[str, list[str]]:
+def query_of(asked: FakeRequest) -> dict[str, list[str]]:
     return parse_qs(urlsplit(asked.path).query, keep_blank_values=True)
 
 
 @contextmanager
-def silence() -> Iterator[Said]:
+def silence() -> Iterator[FakeAnswer]:
     """An answer that never comes, until the end of the test."""
     over = Event()
     try:
-        yield Said(silent_until=over)
+        yield FakeAnswer(silent_until=over)
     finally:
         over.set()

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 
 TOKEN = "xoxb-recorded"
 
@@ -24,7 +24,7 @@ class SlackApi(Platform):
         self.alarms: list[str] = []
         self._since_throttled: Counter[str] = Counter()
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         if asked.headers.get("authorization") != f"Bearer {TOKEN}":
             return no("invalid_auth")
         if not asked.headers.get("content-type", "").startswith("application/json"):
@@ -33,21 +33,21 @@ class SlackApi(Platform):
         method = methods.get(asked.path)
         return method(asked.json) if method and asked.method == "POST" else no("unknown_method")
 
-    def _post(self, body: dict[str, Any]) -> Said:
+    def _post(self, body: dict[str, Any]) -> FakeAnswer:
         channel, text = body["channel"], body.get("text", "")
         if wrong := self._wrong(channel, text):
             return no(wrong)
         self._since_throttled[channel] += 1
         if self._since_throttled[channel] > self.burst:
             self._since_throttled[channel] = 0
-            return Said(429, {"ok": False, "error": "ratelimited"}, {"retry-after": "1"})
+            return FakeAnswer(429, {"ok": False, "error": "ratelimited"}, {"retry-after": "1"})
         if "<!" in text:
             self.alarms.append(text)
         self.posts.append(body)
         # Longer ones it cuts itself.
         for start in range(0, len(text), 4000 if len(text) > 4040 else len(text)):
             self.took(channel, text[start : start + 4040 if len(text) <= 4040 else start + 4000])
-        return Said(body={"ok": True, "channel": channel, "ts": f"1790000000.{len(self.posts):06d}"})
+        return FakeAnswer(body={"ok": True, "channel": channel, "ts": f"1790000000.{len(self.posts):06d}"})
 
     def _wrong(self, channel: str, text: str) -> str:
         if channel not in self.channels:
@@ -56,13 +56,13 @@ class SlackApi(Platform):
             return "is_archived"
         return "no_text" if not text else "msg_too_long" if len(text) > 40_000 else ""
 
-    def _status(self, body: dict[str, Any]) -> Said:
+    def _status(self, body: dict[str, Any]) -> FakeAnswer:
         if body["channel_id"] not in self.channels or not body.get("thread_ts"):
             return no("invalid_arguments")
         self.statuses.append((body["channel_id"], body["thread_ts"], body["status"]))
-        return Said(body={"ok": True})
+        return FakeAnswer(body={"ok": True})
 
 
-def no(error: str, **more: str) -> Said:
+def no(error: str, **more: str) -> FakeAnswer:
     """A refusal as Slack puts it."""
-    return Said(body={"ok": False, "error": error, **more})
+    return FakeAnswer(body={"ok": False, "error": error, **more})

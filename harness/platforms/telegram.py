@@ -1,6 +1,6 @@
 """Telegram's Bot API, as far as replies need it."""
 
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 
 TOKEN = "700700:AAH-the-bots-own-secret"
 LONGEST = 4096
@@ -25,14 +25,14 @@ class TelegramApi(Platform):
         """What the channel is set up with to reach this API."""
         return {"secret_token": "sesame", "bot_token": TOKEN, "api_base": self.url}
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         root, _, method = asked.path.rpartition("/")
         if root != f"/bot{TOKEN}":
             return refusal(401, "Unauthorized")
         if method == "getMe":
-            return Said(body={"ok": True, "result": {"id": 700700, "is_bot": True, "first_name": "Bot"}})
+            return FakeAnswer(body={"ok": True, "result": {"id": 700700, "is_bot": True, "first_name": "Bot"}})
         if method == "getWebhookInfo":
-            return Said(body={"ok": True, "result": {"url": self.webhook, "pending_update_count": 0}})
+            return FakeAnswer(body={"ok": True, "result": {"url": self.webhook, "pending_update_count": 0}})
         if asked.method != "POST" or asked.headers.get("content-type") != "application/json":
             return refusal(400, "Bad Request: unsupported request")
         said = asked.json
@@ -40,10 +40,10 @@ class TelegramApi(Platform):
             return problem
         if method == "sendChatAction":
             self.typed.append((said["chat_id"], said["action"]))
-            return Said(body={"ok": True, "result": True})
+            return FakeAnswer(body={"ok": True, "result": True})
         return self._send(said) if method == "sendMessage" else refusal(404, "Not Found")
 
-    def _problem(self, said: dict[str, object]) -> Said | None:
+    def _problem(self, said: dict[str, object]) -> FakeAnswer | None:
         if said.get("chat_id") not in self.chats:
             return refusal(400, "Bad Request: chat not found")
         if said["chat_id"] in self.blocked:
@@ -54,16 +54,16 @@ class TelegramApi(Platform):
             return refusal(400, "Bad Request: message thread not found")
         return None
 
-    def _send(self, said: dict[str, object]) -> Said:
+    def _send(self, said: dict[str, object]) -> FakeAnswer:
         text = str(said.get("text", ""))
         if not text.strip():
             return refusal(400, "Bad Request: message text is empty")
         if len(text.encode("utf-16-le")) // 2 > LONGEST:
             return refusal(400, "Bad Request: message is too long")
         self.took(str(said["chat_id"]), text)
-        return Said(body={"ok": True, "result": {"message_id": 1000 + len(self.sent), "date": 1, "text": text}})
+        return FakeAnswer(body={"ok": True, "result": {"message_id": 1000 + len(self.sent), "date": 1, "text": text}})
 
 
-def refusal(code: int, description: str, **parameters: int) -> Said:
+def refusal(code: int, description: str, **parameters: int) -> FakeAnswer:
     said: dict[str, object] = {"ok": False, "error_code": code, "description": description}
-    return Said(code, said | ({"parameters": parameters} if parameters else {}))
+    return FakeAnswer(code, said | ({"parameters": parameters} if parameters else {}))

@@ -2,7 +2,7 @@
 
 import base64
 
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 
 ACCOUNT = "AC11111111111111111111111111111111"
 TOKEN = "twilio-token"
@@ -31,12 +31,12 @@ class TwilioApi(Platform):
             "api_base": self.url,
         }
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         basic = base64.b64encode(f"{ACCOUNT}:{TOKEN}".encode()).decode()
         if asked.headers.get("authorization") != f"Basic {basic}":
             return refusal(401, 20003, "Authenticate")
         if asked.method == "GET" and asked.path == f"/Accounts/{ACCOUNT}.json":
-            return Said(body={"sid": ACCOUNT, "status": "active"})
+            return FakeAnswer(body={"sid": ACCOUNT, "status": "active"})
         if asked.headers.get("content-type") != "application/x-www-form-urlencoded" or asked.method != "POST":
             return refusal(400, 20001, "Bad request")
         form = {name: values[0] for name, values in asked.form.items()}
@@ -44,14 +44,14 @@ class TwilioApi(Platform):
             return self._type(form)
         return self._send(form) if asked.path == SENT else refusal(404, 20404, "The requested resource was not found")
 
-    def _send(self, form: dict[str, str]) -> Said:
+    def _send(self, form: dict[str, str]) -> FakeAnswer:
         to, text = form.get("To", ""), form.get("Body", "")
         if problem := self._problem(form, to, text):
             return problem
         self.took(to, text)
-        return Said(201, {"sid": f"SM{len(self.sent):032x}", "status": "queued", "error_code": None})
+        return FakeAnswer(201, {"sid": f"SM{len(self.sent):032x}", "status": "queued", "error_code": None})
 
-    def _problem(self, form: dict[str, str], to: str, text: str) -> Said | None:
+    def _problem(self, form: dict[str, str], to: str, text: str) -> FakeAnswer | None:
         whom = form.get("From") or form.get("MessagingServiceSid", "")
         if not whom:
             return refusal(400, 21603, "A 'From' phone number is required")
@@ -67,13 +67,15 @@ class TwilioApi(Platform):
             return refusal(400, 63007, "Could not find a Channel with the specified From address")
         return None
 
-    def _type(self, form: dict[str, str]) -> Said:
+    def _type(self, form: dict[str, str]) -> FakeAnswer:
         if form.get("channel") != "whatsapp" or not form.get("messageId", "").startswith(("SM", "MM")):
             return refusal(400, 20001, "Invalid message id")
         self.typed.append(form["messageId"])
-        return Said(body={"success": True})
+        return FakeAnswer(body={"success": True})
 
 
-def refusal(status: int, code: int, message: str, **headers: str) -> Said:
+def refusal(status: int, code: int, message: str, **headers: str) -> FakeAnswer:
     said = {"code": code, "message": message, "more_info": f"https://www.twilio.com/docs/errors/{code}"}
-    return Said(status, said | {"status": status}, {name.replace("_", "-"): value for name, value in headers.items()})
+    return FakeAnswer(
+        status, said | {"status": status}, {name.replace("_", "-"): value for name, value in headers.items()}
+    )

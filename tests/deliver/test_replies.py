@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from harness.platforms.server import Asked, Platform, Said, silence
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform, silence
 from harness.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
 from turntake.clock import SystemClock
@@ -29,14 +29,14 @@ TO = Recipient(ANN, "turn_1", (Message("m1", "hi"),))
 class Board(Platform):
     """Takes notes of at most ten characters."""
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         if asked.path != "/notes":
-            return Said(body={"ok": True})
+            return FakeAnswer(body={"ok": True})
         note = asked.json
         if len(note["text"]) > 10:
-            return Said(400, {"error": "too long"})
+            return FakeAnswer(400, {"error": "too long"})
         self.took(note["to"], note["text"])
-        return Said(body={"id": f"n{len(self.sent)}"})
+        return FakeAnswer(body={"id": f"n{len(self.sent)}"})
 
 
 class Notes(ReplyApi):
@@ -140,7 +140,7 @@ async def test_an_answer_in_a_group_quotes_what_it_answers(
 
 async def test_a_crash_between_pieces_sends_none_twice(board: Board) -> None:
     """The second piece fails once; the first is not sent again."""
-    board.next.extend([Said(body={"id": "n1"}), Said(503)])
+    board.next.extend([FakeAnswer(body={"id": "n1"}), FakeAnswer(503)])
 
     async def answer(turn: Turn) -> str:
         return "it is here already"
@@ -151,7 +151,7 @@ async def test_a_crash_between_pieces_sends_none_twice(board: Board) -> None:
 
 
 async def test_the_platform_says_when_to_come_again(board: Board) -> None:
-    board.next.append(Said(429, headers={"retry-after": "0.2"}))
+    board.next.append(FakeAnswer(429, headers={"retry-after": "0.2"}))
 
     async def answer(turn: Turn) -> str:
         return "hello"
@@ -164,7 +164,7 @@ async def test_the_platform_says_when_to_come_again(board: Board) -> None:
 async def test_what_it_never_takes_becomes_a_dead_letter_with_its_words(
     board: Board, caplog: pytest.LogCaptureFixture
 ) -> None:
-    board.next.append(Said(403, {"error": "the window of 24 hours is closed"}))
+    board.next.append(FakeAnswer(403, {"error": "the window of 24 hours is closed"}))
 
     async def answer(turn: Turn) -> str:
         return "hello"
@@ -244,7 +244,7 @@ async def test_a_reply_that_was_handed_over_may_have_arrived(wall: int) -> None:
 
 async def test_no_address_is_logged_since_it_may_hold_a_token(board: Board, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever embeds us may have every library's lines in their log."""
-    board.next.append(Said(body={"id": "n1"}))
+    board.next.append(FakeAnswer(body={"id": "n1"}))
     out = Replies({("notes", ""): Notes({"api_base": f"{board.url}/bot-s3cret"})})
     with caplog.at_level(logging.DEBUG):
         await out.send(TO, 0, "hi")
@@ -286,7 +286,7 @@ async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> 
 
 
 async def test_typing_that_fails_harms_nothing(board: Board) -> None:
-    board.next.append(Said(500))
+    board.next.append(FakeAnswer(500))
 
     async def answer(turn: Turn) -> str:
         await asyncio.to_thread(board.wait_for_calls, 2)

@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 
 from harness.databases import Valkey
 from harness.platforms import discord, meta, slack, telegram, twilio
-from harness.platforms.server import Asked, Platform, Said
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 from harness.serving import Served, eventually, served
 from turntake import plugins
 from turntake.clock import SystemClock
@@ -34,10 +34,10 @@ PAIR = SigningKey(b"a seed of thirty-two bytes long.")
 class Inbox(Platform):
     """Where replies to the generic channel are posted."""
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         reply = asked.json["data"]
         self.took(reply["conversationId"], reply["text"])
-        return Said()
+        return FakeAnswer()
 
 
 class Trial(NamedTuple):

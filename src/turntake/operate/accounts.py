@@ -1,93 +1,146 @@
-"""Named accounts: a channel's `accounts` names them, and each has every setting that the channel's main account has."""
+"""From options to the channels that run: every account at every installed platform, and what each still lacks."""
 
-import re
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from turntake.errors import ConfigurationError
-from turntake.operate.channel_plugins import NAME
-from turntake.operate.options.catalogue import Catalogue, option_settings
-from turntake.operate.options.groups import Value
-from turntake.operate.options.settings import PREFIX, Setting
+from turntake.operate.channel_plugins import LISTEN, ChannelPlugin
+from turntake.operate.options.groups import AccountOptions, Options
+from turntake.platforms.channel import Channel, Option
+from turntake.platforms.listener import Listener
+from turntake.platforms.replies import ReplyApi
 
-ALLOWED = "lower-case letters, digits, - and _, 64 at most"
+AccountId = tuple[str, str]
+"""A channel's name and an account's, which is "" for the only or first one."""
 
-
-class NamedAccounts(NamedTuple):
-    """The further accounts of every channel, and the settings that they add."""
-
-    names: Mapping[str, Sequence[str]]
-    settings: tuple[Setting, ...]
-
-    def refuse_unknown(self, channel: str, name: str, where: str) -> None:
-        """Raises ConfigurationError unless this account was named."""
-        known = self.names.get(channel, ())
-        if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]}?" if near else f"name it in {channel}.accounts first."
-            raise ConfigurationError(f"[{channel}.{name}] {where}: there is no such account; {hint}")
+OFF = frozenset({"0", "false", "no", "off"})
 
 
-def named(values: Mapping[str, Value], known: Catalogue) -> NamedAccounts:
-    """The accounts that these values name. Raises ConfigurationError if a name cannot be one."""
-    names = {channel: _names(channel, values.get(f"{channel}.accounts"), known) for channel in known.channels}
-    settings = [
-        setting
-        for channel, accounts in names.items()
-        for name in accounts
-        for setting in option_settings(f"{channel}.{name}", known.channels[channel].account_options)
+class Account(NamedTuple):
+    """One account: the values of its options, the channel built from them, and the variables that are missing, by use.
+
+    `variables` has the name of the environment variable for each option.
+    `missing` has "verify" (webhooks are refused), "reply" (answers stay here) and "listen" (nobody listens), each
+    only if something is missing. `listener` is there if nothing is missing for it. `fault` says what cannot be used.
+    """
+
+    plugin: ChannelPlugin
+    name: str = ""
+    values: Mapping[str, str] = {}
+    variables: Mapping[str, str] = {}
+    channel: Channel | None = None
+    listener: type[Listener] | None = None
+    missing: Mapping[str, tuple[str, ...]] = {}
+    fault: str = ""
+    is_configured: bool = False
+
+    @property
+    def id(self) -> AccountId:
+        return self.plugin.name, self.name
+
+    @property
+    def label(self) -> str:
+        """The channel, and for a named account its name: `chat`, `chat/sales`."""
+        return "/".join(filter(None, self.id))
+
+    @property
+    def path(self) -> str:
+        return f"/webhooks/{self.label}"
+
+    @property
+    def receives(self) -> bool:
+        """Whether messages come in, by webhooks or over the listener's connection."""
+        hears = self.listener is not None and self.channel is not None and self.channel.listener_receives_messages
+        return "verify" not in self.missing or hears
+
+    @property
+    def status(self) -> str:
+        if self.fault:
+            return f"broken: {self.fault}"
+        if not self.is_configured:
+            return "not configured"
+        if not self.receives:
+            return f"incomplete: {_are_missing(self.missing['verify'])}"
+        return "receives only" if "reply" in self.missing else "ready"
+
+
+class CallbackAccount(NamedTuple):
+    """A channel whose answers are posted to a URL, and the secret that signs them."""
+
+    channel: str
+    url: str
+    secret: str
+
+
+def accounts(options: Options) -> list[Account]:
+    """The main account of every installed channel, configured or not, each followed by its named ones."""
+    return [_account(account) for account in options.accounts]
+
+
+def channels_of(accounts: Iterable[Account]) -> dict[AccountId, Channel]:
+    """What can be served; one without its secret refuses all. ConfigurationError if a value cannot be right."""
+    channels: dict[AccountId, Channel] = {}
+    for account in accounts:
+        if account.channel is not None:
+            channels[account.id] = account.channel
+        elif account.plugin.channel is not None:
+            raise ConfigurationError(f"{account.label}: {account.fault}")
+    return channels
+
+
+def reply_apis_of(accounts: Iterable[Account]) -> dict[AccountId, ReplyApi]:
+    """Those through which answers can leave. ConfigurationError if a value cannot be right."""
+    return {
+        account.id: account.channel.reply_api()
+        for account in accounts
+        if account.channel is not None and account.channel.replies is not None and "reply" not in account.missing
+    }
+
+
+def callbacks_of(accounts: Iterable[Account]) -> list[CallbackAccount]:
+    """The channels whose answers are posted to a URL that is set. All accounts of a channel share it."""
+    mains = [account for account in accounts if account.channel is not None and not account.name]
+    return [
+        CallbackAccount(account.plugin.name, account.values[options.url], account.values[options.secret])
+        for account in mains
+        if account.channel and (options := account.channel.callback) and account.values[options.url]
     ]
-    _refuse_twins(settings, known)
-    return NamedAccounts(names, tuple(settings))
 
 
-def _names(channel: str, value: Value | None, known: Catalogue) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    for name in value.value:
-        _refuse_bad(channel, name, f"in {value.origin}", known)
-    return tuple(dict.fromkeys(value.value))
+def listeners_of(accounts: Iterable[Account]) -> dict[AccountId, Listener]:
+    """Those that have all they need to listen. ConfigurationError if a value cannot be right."""
+    return {account.id: account.listener(account.values) for account in accounts if account.listener is not None}
 
 
-def _refuse_bad(channel: str, name: str, where: str, known: Catalogue) -> None:
-    if not NAME.fullmatch(name):
-        raise ConfigurationError(f'{channel}.accounts = "{name}" {where}: an account\'s name has {ALLOWED}.')
-    own = _prefix(channel) + name.replace("-", "_").upper()
-    for setting in known.settings:
-        if setting.env == own or setting.env.startswith(f"{own}_"):
-            raise ConfigurationError(
-                f'{channel}.accounts = "{name}" {where}: {setting.env} is a setting already; choose another name.'
-            )
+def webhook_url(account: Account, options: Options) -> str:
+    """The address to give to the platform; this machine's own as long as there is no public one."""
+    return (options.public_url.rstrip("/") or options.own_url) + account.path
 
 
-def _refuse_twins(settings: Sequence[Setting], known: Catalogue) -> None:
-    """Two accounts may not share a variable, as `a-b` and `a_b` would be."""
-    by_env: dict[str, Setting] = dict(known.by_env)
-    for setting in settings:
-        for env in setting.env_names:
-            twin = by_env.setdefault(env, setting)
-            if twin is not setting:
-                raise ConfigurationError(
-                    f"[{setting.section}] and [{twin.section}] would share {env}: rename one of the accounts."
-                )
+def _account(account: AccountOptions) -> Account:
+    plugin, name, values, variables, is_set = account
+    if plugin.channel is None:
+        return Account(plugin, name, fault=plugin.fault)
+    missing: dict[str, tuple[str, ...]] = {}
+    for option in plugin.options:
+        if option.use and _is_unset(option, values[option.name]):
+            missing[option.use] = (*missing.get(option.use, ()), variables[option.name])
+    channel, fault = _channel(plugin.channel, values)
+    listener, listener_fault = plugin.load_listener() if is_set and LISTEN not in missing else (None, "")
+    return Account(plugin, name, values, variables, channel, listener, missing, fault or listener_fault, is_set)
 
 
-def unusable(env: str, known: Catalogue) -> str:
-    """Why a variable of a channel that cannot be used is ignored; "" if it is not one."""
-    faults = (plugin.fault for name, plugin in known.channels.items() if env.startswith(_prefix(name)))
-    return next(filter(None, faults), "")
+def _is_unset(option: Option, value: str) -> bool:
+    """Whether it has no value, or is a switch for the listener that is off."""
+    return not value.strip() or (option.use == LISTEN and value.strip().lower() in OFF)
 
 
-def unnamed(env: str, known: Catalogue) -> str:
-    """Why a variable that reads like an account's is ignored; "" if it does not."""
-    for channel, plugin in known.channels.items():
-        endings = "|".join(name for s in option_settings("", plugin.account_options) for name in s.env_names)
-        match = re.fullmatch(f"{_prefix(channel)}(.+?)_({endings.replace(PREFIX, '')})", env)
-        if match and plugin.account_options:
-            return f"there is no account {match[1].lower()!r}; name it in {_prefix(channel)}ACCOUNTS."
-    return ""
+def _channel(kind: type[Channel], values: Mapping[str, str]) -> tuple[Channel | None, str]:
+    try:
+        return kind({name: value for name, value in values.items() if value}), ""
+    except ConfigurationError as error:
+        return None, str(error)
 
 
-def _prefix(channel: str) -> str:
-    return f"{PREFIX}{channel.replace('-', '_').upper()}_"
+def _are_missing(names: tuple[str, ...]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing"

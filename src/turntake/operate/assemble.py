@@ -5,8 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from turntake.deliver.outbound import NoOutbound, Outbound
-from turntake.operate.account_options import Account, callbacks_of, reply_apis_of
-from turntake.operate.account_options import accounts as accounts_in
+from turntake.operate.accounts import Account, callbacks_of, reply_apis_of
+from turntake.operate.accounts import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
 from turntake.service import TurnTake

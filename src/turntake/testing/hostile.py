@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from turntake.platforms.channel import Request
 from turntake.testing.recording import Recording
 
-Place = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 
 ODD_TEXTS = (
     "",
@@ -100,8 +100,8 @@ def bent(request: Request) -> st.SearchStrategy[Request]:
         document = json.loads(request.body)
     except ValueError:
         return cut(request)
-    places = list(_places(document))
-    changes = st.tuples(st.sampled_from(places), values)
+    paths = list(_paths(document))
+    changes = st.tuples(st.sampled_from(paths), values)
     return changes.map(lambda change: replace(request, body=json.dumps(_put(document, *change)).encode()))
 
 
@@ -115,19 +115,19 @@ def _spliced(body: bytes, at: int, length: int, put_in: bytes) -> bytes:
     return body[:at] + put_in + body[at + length :]
 
 
-def _places(document: Any, place: Place = ()) -> Iterator[Place]:
-    yield place
+def _paths(document: Any, path: JsonPath = ()) -> Iterator[JsonPath]:
+    yield path
     inner = (
         document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
     for name, value in inner:
-        yield from _places(value, (*place, name))
+        yield from _paths(value, (*path, name))
 
 
-def _put(document: Any, place: Place, value: Any) -> Any:
-    """The document with another value in this place."""
-    if not place:
+def _put(document: Any, path: JsonPath, value: Any) -> Any:
+    """The document with another value at this path."""
+    if not path:
         return value
     changed = document.copy()
-    changed[place[0]] = _put(document[place[0]], place[1:], value)
+    changed[path[0]] = _put(document[path[0]], path[1:], value)
     return changed

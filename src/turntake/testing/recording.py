@@ -9,8 +9,9 @@
       "events": [{"kind": "message", "sender": "ann", "text": "hi"}]
     }
 
-`options` is what the receiver is set up with, `clock` what its clock shows. A body that is no text is given with
-`"body_encoding": "base64"`. `own` marks what our own side said. Of an event, only the fields given must be equal.
+`options` is what the receiver is set up with, `clock` what its clock shows. A body that is not text comes with
+`"body_encoding": "base64"`. `own` marks what our own side said. Only those fields of an event that are there
+must be equal.
 """
 
 import base64
@@ -22,7 +23,7 @@ import msgspec
 
 from turntake.platforms.channel import ChatEvent, Request
 
-# Where freshness is no matter, any time will do.
+# For platforms that sign no time, any will do.
 SOME_TIME = 1_763_200_000_000
 SECONDS_BELOW = 100_000_000_000
 
@@ -76,21 +77,21 @@ def differences(events: Sequence[ChatEvent], recorded: Sequence[Mapping[str, Any
     if len(events) != len(recorded):
         return [f"{len(events)} events were read, {len(recorded)} are recorded: {[event.kind for event in events]}"]
     return [
-        f"event {place}, {name}: {found!r} was read, {value!r} is recorded"
-        for place, (event, expected) in enumerate(zip(events, recorded, strict=True))
+        f"event {index}, {name}: {actual!r} was read, {value!r} is recorded"
+        for index, (event, expected) in enumerate(zip(events, recorded, strict=True))
         for name, value in expected.items()
-        if not _matches(found := getattr(event, name), value)
+        if not _matches(actual := getattr(event, name), value)
     ]
 
 
 _CAMEL = {"mimeType": "mime_type"}
 
 
-def _matches(found: Any, recorded: Any) -> bool:
-    if isinstance(found, tuple):
-        pairs = list(zip(found, recorded, strict=False))
-        return len(found) == len(recorded) and all(_is_like(one, other) for one, other in pairs)
-    return bool(found == recorded)
+def _matches(actual: Any, recorded: Any) -> bool:
+    if isinstance(actual, tuple):
+        pairs = list(zip(actual, recorded, strict=False))
+        return len(actual) == len(recorded) and all(_is_like(one, other) for one, other in pairs)
+    return bool(actual == recorded)
 
 
 def _is_like(attachment: msgspec.Struct, recorded: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.platforms.server import Asked, Platform, Said, silence
+from harness.platforms.server import FakeAnswer, FakeRequest, Platform, silence
 from turntake.finding import Finding
 from turntake.operate.cli import main
 from turntake.operate.doctor import channels as examine_channels
@@ -46,24 +46,26 @@ class Every(Platform):
     webhook = f"{BASE}/webhooks/telegram"
     last_error = ""
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: FakeRequest) -> FakeAnswer:
         basic = "Basic " + base64.b64encode(b"AC1:new-hunter2").decode()
         match asked.method, asked.path, asked.headers.get("authorization"):
             case "GET", "/106540352242922?fields=display_phone_number,verified_name", "Bearer EAAhunter2":
-                return Said(body={"id": "106540352242922", "verified_name": "Bike shop"})
+                return FakeAnswer(body={"id": "106540352242922", "verified_name": "Bike shop"})
             case "GET", "/me", "Bearer EAAhunter2":
-                return Said(body={"id": "17", "name": "The page"})
+                return FakeAnswer(body={"id": "17", "name": "The page"})
             case "POST", "/auth.test", "Bearer xoxb-hunter2":
-                return Said(body={"ok": True, "user": "helper", "team": "Bikes"})
+                return FakeAnswer(body={"ok": True, "user": "helper", "team": "Bikes"})
             case "GET", "/bot123:hunter2/getMe", None:
-                return Said(body={"ok": True, "result": {"id": 123, "username": "bike_bot"}})
+                return FakeAnswer(body={"ok": True, "result": {"id": 123, "username": "bike_bot"}})
             case "GET", "/bot123:hunter2/getWebhookInfo", None:
-                return Said(body={"ok": True, "result": {"url": self.webhook, "last_error_message": self.last_error}})
+                return FakeAnswer(
+                    body={"ok": True, "result": {"url": self.webhook, "last_error_message": self.last_error}}
+                )
             case "GET", "/Accounts/AC1.json", given if given == basic:
-                return Said(body={"sid": "AC1", "friendly_name": "Bikes Inc"})
+                return FakeAnswer(body={"sid": "AC1", "friendly_name": "Bikes Inc"})
             case "GET", "/users/@me", "Bot bot-hunter2" if asked.headers["user-agent"].startswith("DiscordBot ("):
-                return Said(body={"id": "9", "username": "bikes"})
-        return Said(404, {"message": f"no {asked.method} {asked.path}"})
+                return FakeAnswer(body={"id": "9", "username": "bikes"})
+        return FakeAnswer(404, {"message": f"no {asked.method} {asked.path}"})
 
 
 @pytest.fixture
@@ -168,17 +170,25 @@ async def test_without_credentials_nobody_is_asked(platform: Every) -> None:
 @pytest.mark.parametrize(
     ("said", "mark", "says"),
     [
-        (Said(200, {"ok": False, "error": "invalid_auth"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: invalid_auth"),
-        (Said(200, {"ok": False, "error": "no xoxb-hunter2"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: no …"),
-        (Said(404, b"<html>"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 404"),
-        (Said(302, {}, {"location": "https://elsewhere.example"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 302"),
-        (Said(200, b"[1]"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 200"),
-        (Said(200, {"ok": True}), "ok", "knows us as a valid account"),
-        (Said(503, {}), "warn", "the platform answered 503; ask it again later"),
-        (Said(429, {}), "warn", "the platform answered 429; ask it again later"),
+        (
+            FakeAnswer(200, {"ok": False, "error": "invalid_auth"}),
+            "fail",
+            "refuses TURNTAKE_SLACK_BOT_TOKEN: invalid_auth",
+        ),
+        (FakeAnswer(200, {"ok": False, "error": "no xoxb-hunter2"}), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: no …"),
+        (FakeAnswer(404, b"<html>"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 404"),
+        (
+            FakeAnswer(302, {}, {"location": "https://elsewhere.example"}),
+            "fail",
+            "refuses TURNTAKE_SLACK_BOT_TOKEN: 302",
+        ),
+        (FakeAnswer(200, b"[1]"), "fail", "refuses TURNTAKE_SLACK_BOT_TOKEN: 200"),
+        (FakeAnswer(200, {"ok": True}), "ok", "knows us as a valid account"),
+        (FakeAnswer(503, {}), "warn", "the platform answered 503; ask it again later"),
+        (FakeAnswer(429, {}), "warn", "the platform answered 429; ask it again later"),
     ],
 )
-async def test_the_platforms_own_words(platform: Every, said: Said, mark: str, says: str) -> None:
+async def test_the_platforms_own_words(platform: Every, said: FakeAnswer, mark: str, says: str) -> None:
     """A refusal is quoted, but never with our secret in it."""
     platform.next.append(said)
     (finding,) = await asked(SLACK, platform)
@@ -209,7 +219,7 @@ async def test_a_refusal_names_what_may_be_wrong(
     platform: Every, environ: dict[str, str], body: dict[str, Any], says: str
 ) -> None:
     """Every platform puts its reason into another place."""
-    platform.next.append(Said(401, body))
+    platform.next.append(FakeAnswer(401, body))
     (finding,) = await asked(environ, platform)
     assert finding.text == f"the platform refuses {says}"
 
@@ -270,7 +280,7 @@ async def test_telegram_is_asked_whom_it_calls(platform: Every, url: str, error:
 
 
 async def test_telegram_may_not_say_whom_it_calls(platform: Every) -> None:
-    platform.next += [Said(body={"ok": True, "result": {"username": "b"}}), Said(500, b"")]
+    platform.next += [FakeAnswer(body={"ok": True, "result": {"username": "b"}}), FakeAnswer(500, b"")]
     _, registered = await asked(TELEGRAM, platform)
     assert registered.text == "the platform did not say which address it calls"
 
@@ -286,7 +296,7 @@ def test_the_doctor_tells(platform: Every, capsys: Output, monkeypatch: pytest.M
     said = capsys.readouterr().out
     assert "✓ slack        the platform knows us as helper" in said
     assert "hunter2" not in said
-    platform.next.append(Said(body={"ok": False, "error": "no\x1b[31m"}))
+    platform.next.append(FakeAnswer(body={"ok": False, "error": "no\x1b[31m"}))
     assert main(["doctor", "--port", port]) == 1
     assert "\x1b[31m" not in capsys.readouterr().out
     calls = len(platform.calls)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.platforms.discord import TOKEN, DiscordApi, no
-from harness.platforms.server import Said
+from harness.platforms.server import FakeAnswer
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
@@ -135,12 +135,12 @@ async def test_throttling_says_when_to_come_again(api: DiscordApi) -> None:
 @pytest.mark.parametrize(
     ("said", "after_ms"),
     [
-        (Said(429, {"retry_after": 64.5, "global": True}), 64_500),
-        (Said(429, b"<html>banned", {"retry-after": "600"}), 600_000),
-        (Said(429, {"retry_after": "soon"}, {"retry-after": "now"}), 5_000),
+        (FakeAnswer(429, {"retry_after": 64.5, "global": True}), 64_500),
+        (FakeAnswer(429, b"<html>banned", {"retry-after": "600"}), 600_000),
+        (FakeAnswer(429, {"retry_after": "soon"}, {"retry-after": "now"}), 5_000),
     ],
 )
-async def test_throttling_in_every_form(api: DiscordApi, said: Said, after_ms: int) -> None:
+async def test_throttling_in_every_form(api: DiscordApi, said: FakeAnswer, after_ms: int) -> None:
     api.next.append(said)
     with pytest.raises(RetryLater) as refused:
         await send(api, "hello")
@@ -149,7 +149,7 @@ async def test_throttling_in_every_form(api: DiscordApi, said: Said, after_ms: i
 
 @pytest.mark.parametrize("status", [500, 502, 503, 408])
 async def test_what_may_pass_is_tried_again(api: DiscordApi, status: int) -> None:
-    api.next.append(Said(status, b"oops"))
+    api.next.append(FakeAnswer(status, b"oops"))
     with pytest.raises(SendFailed, match=str(status)):
         await send(api, "hello")
 
@@ -163,7 +163,7 @@ async def test_refusals_are_in_discords_own_words(api: DiscordApi) -> None:
     api.next.append(no(403, 50007, "Cannot send messages to this user"))
     with pytest.raises(GiveUp, match="Cannot send messages to this user"):
         await send(api, "hello")
-    api.next.append(Said(400, b"what"))
+    api.next.append(FakeAnswer(400, b"what"))
     with pytest.raises(GiveUp, match="gives no reason"):
         await send(api, "hello")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.platforms.server import Said
+from harness.platforms.server import FakeAnswer
 from harness.platforms.slack import TOKEN, SlackApi, no
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
@@ -90,14 +90,14 @@ async def test_throttling_says_when_to_come_again(api: SlackApi) -> None:
 @pytest.mark.parametrize(
     ("said", "after_ms"),
     [
-        (Said(429, b"<html>", {"retry-after": "30"}), 30_000),
-        (Said(429, b""), 1_000),
-        (Said(429, b"", {"retry-after": "soon"}), 1_000),
-        (Said(200, {"ok": False, "error": "ratelimited"}, {"retry-after": "7"}), 7_000),
-        (Said(200, {"ok": False, "error": "rate_limited"}), 1_000),
+        (FakeAnswer(429, b"<html>", {"retry-after": "30"}), 30_000),
+        (FakeAnswer(429, b""), 1_000),
+        (FakeAnswer(429, b"", {"retry-after": "soon"}), 1_000),
+        (FakeAnswer(200, {"ok": False, "error": "ratelimited"}, {"retry-after": "7"}), 7_000),
+        (FakeAnswer(200, {"ok": False, "error": "rate_limited"}), 1_000),
     ],
 )
-async def test_throttling_in_every_form(api: SlackApi, said: Said, after_ms: int) -> None:
+async def test_throttling_in_every_form(api: SlackApi, said: FakeAnswer, after_ms: int) -> None:
     api.next.append(said)
     with pytest.raises(RetryLater) as refused:
         await send(api, "hello")
@@ -110,12 +110,12 @@ async def test_throttling_in_every_form(api: SlackApi, said: Said, after_ms: int
         no("internal_error"),
         no("fatal_error"),
         no("service_unavailable"),
-        Said(500, b"oops"),
-        Said(503, b""),
-        Said(200, b"oops"),
+        FakeAnswer(500, b"oops"),
+        FakeAnswer(503, b""),
+        FakeAnswer(200, b"oops"),
     ],
 )
-async def test_what_may_pass_is_tried_again(api: SlackApi, said: Said) -> None:
+async def test_what_may_pass_is_tried_again(api: SlackApi, said: FakeAnswer) -> None:
     api.next.append(said)
     with pytest.raises(SendFailed):
         await send(api, "hello")
@@ -146,10 +146,10 @@ async def test_an_archived_channel_takes_nothing(api: SlackApi) -> None:
         (no("msg_too_long"), "msg_too_long"),
         (no("missing_scope", needed="chat:write"), r"missing_scope \(needs chat:write\); add the scope"),
         (no("word_of_next_year"), "word_of_next_year"),
-        (Said(404, b""), "404"),
+        (FakeAnswer(404, b""), "404"),
     ],
 )
-async def test_a_refusal_is_in_slacks_own_words(api: SlackApi, said: Said, words: str) -> None:
+async def test_a_refusal_is_in_slacks_own_words(api: SlackApi, said: FakeAnswer, words: str) -> None:
     api.next.append(said)
     with pytest.raises(GiveUp, match=words):
         await send(api, "hello")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from harness.platforms.server import Said
+from harness.platforms.server import FakeAnswer
 from harness.platforms.telegram import TOKEN, TelegramApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.options import ReplyOptions
@@ -116,7 +116,7 @@ async def test_a_reply_that_is_too_long_is_given_up(api: TelegramApi) -> None:
 
 @pytest.mark.parametrize("said", [refusal(401, "Unauthorized"), refusal(404, "Not Found")])
 async def test_a_wrong_token_is_given_up_without_showing_it(
-    api: TelegramApi, said: Said, caplog: pytest.LogCaptureFixture
+    api: TelegramApi, said: FakeAnswer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "turntake")
     api.next.append(said)
@@ -139,10 +139,10 @@ async def test_a_token_cannot_lead_elsewhere(api: TelegramApi) -> None:
         (refusal(429, "Too Many Requests", retry_after=0), 500),
         (refusal(429, "Too Many Requests", retry_after=10**9), 3_600_000),
         (refusal(429, "Too Many Requests"), 5_000),
-        (Said(429, b"slow down"), 5_000),
+        (FakeAnswer(429, b"slow down"), 5_000),
     ],
 )
-async def test_a_throttled_reply_is_sent_when_telegram_says(api: TelegramApi, said: Said, after_ms: int) -> None:
+async def test_a_throttled_reply_is_sent_when_telegram_says(api: TelegramApi, said: FakeAnswer, after_ms: int) -> None:
     api.next.append(said)
     with pytest.raises(RetryLater) as error:
         await send(api, recipient())
@@ -155,14 +155,14 @@ async def test_a_throttled_reply_is_sent_when_telegram_says(api: TelegramApi, sa
     "said",
     [
         refusal(500, "Internal Server Error"),
-        Said(502, b"<html>"),
-        Said(200, b"<html>hotel wifi</html>"),
-        Said(200, {"ok": False}),
-        Said(200, {"ok": True, "result": True}),
-        Said(500, {"ok": False, "error_code": "odd", "description": ["x"], "parameters": "y"}),
+        FakeAnswer(502, b"<html>"),
+        FakeAnswer(200, b"<html>hotel wifi</html>"),
+        FakeAnswer(200, {"ok": False}),
+        FakeAnswer(200, {"ok": True, "result": True}),
+        FakeAnswer(500, {"ok": False, "error_code": "odd", "description": ["x"], "parameters": "y"}),
     ],
 )
-async def test_a_failure_that_may_pass_is_tried_again(api: TelegramApi, said: Said) -> None:
+async def test_a_failure_that_may_pass_is_tried_again(api: TelegramApi, said: FakeAnswer) -> None:
     api.next.append(said)
     with pytest.raises(SendFailed, match="Telegram answered") as error:
         await send(api, recipient())

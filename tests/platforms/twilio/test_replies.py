@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.platforms.server import Said
+from harness.platforms.server import FakeAnswer
 from harness.platforms.twilio import ACCOUNT, TYPING, TwilioApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.options import ReplyOptions
@@ -128,7 +128,7 @@ async def test_a_reply_that_is_too_long_is_given_up(api: TwilioApi) -> None:
         (refusal(400, 21611, "Queue is full"), 5_000),
     ],
 )
-async def test_a_throttled_reply_is_sent_later(api: TwilioApi, said: Said, after_ms: int) -> None:
+async def test_a_throttled_reply_is_sent_later(api: TwilioApi, said: FakeAnswer, after_ms: int) -> None:
     api.next.append(said)
     with pytest.raises(RetryLater) as error:
         await send(api, recipient())
@@ -141,15 +141,15 @@ async def test_a_throttled_reply_is_sent_later(api: TwilioApi, said: Said, after
     "said",
     [
         refusal(500, 20500, "Internal error"),
-        Said(503, b"<html>"),
-        Said(408, b""),
-        Said(302, b""),
-        Said(200, b"<html>hotel wifi</html>"),
-        Said(201, {"no": "sid"}),
-        Said(502, {"code": ["odd"], "message": {"a": 1}}),
+        FakeAnswer(503, b"<html>"),
+        FakeAnswer(408, b""),
+        FakeAnswer(302, b""),
+        FakeAnswer(200, b"<html>hotel wifi</html>"),
+        FakeAnswer(201, {"no": "sid"}),
+        FakeAnswer(502, {"code": ["odd"], "message": {"a": 1}}),
     ],
 )
-async def test_a_failure_that_may_pass_is_tried_again(api: TwilioApi, said: Said) -> None:
+async def test_a_failure_that_may_pass_is_tried_again(api: TwilioApi, said: FakeAnswer) -> None:
     api.next.append(said)
     with pytest.raises(SendFailed, match="Twilio answered"):
         await send(api, recipient())

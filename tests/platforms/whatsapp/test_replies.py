@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.platforms.meta import TOKEN, WhatsAppApi, made, refused, said
-from harness.platforms.server import Said
+from harness.platforms.server import FakeAnswer
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.split import split
 from turntake.errors import SendFailed
@@ -146,7 +146,7 @@ def test_an_expired_token_is_final_and_names_the_variable(api: WhatsAppApi) -> N
 )
 def test_throttling_is_waited_out(api: WhatsAppApi, code: int, after_ms: int) -> None:
     """As long as is usual for the code, or as long as Meta says."""
-    api.next += [refused(code, "Too many"), Said(429, refused(code, "Too many").body, {"Retry-After": "17"})]
+    api.next += [refused(code, "Too many"), FakeAnswer(429, refused(code, "Too many").body, {"Retry-After": "17"})]
     writer = sender(api)
     for expected in (after_ms, 17_000):
         with pytest.raises(RetryLater, match=f"Too many .code {code}") as later:

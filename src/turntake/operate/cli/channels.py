@@ -4,7 +4,7 @@ from typing import Any
 
 from cyclopts import App
 
-from turntake.operate.account_options import Account, accounts, webhook_url
+from turntake.operate.accounts import Account, accounts, webhook_url
 from turntake.operate.cli.flags import Json, Load, takes_settings
 from turntake.operate.cli.output import paint, say, say_json, table
 from turntake.operate.options.groups import Options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from turntake.operate import logs
-from turntake.operate.account_options import Account, channels_of, listeners_of
+from turntake.operate.accounts import Account, channels_of, listeners_of
 from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channel_plugins import LISTEN
 from turntake.operate.cli.flags import Load, takes_settings

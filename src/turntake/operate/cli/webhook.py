@@ -12,7 +12,7 @@ from turntake import plugins
 from turntake.accept.intake import key_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, TurntakeError
-from turntake.operate.account_options import Account, accounts
+from turntake.operate.accounts import Account, accounts
 from turntake.operate.client import client_options, explained
 from turntake.operate.options.groups import Options
 from turntake.platforms.channel import SAID, Channel, ChatEvent, Request

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from turntake.errors import CallFailed
 from turntake.finding import Finding
-from turntake.operate.account_options import Account, accounts, webhook_url
+from turntake.operate.accounts import Account, accounts, webhook_url
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import env_of
 from turntake.platforms.channel import Channel

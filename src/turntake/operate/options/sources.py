@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from turntake.errors import ConfigurationError
-from turntake.operate import accounts
-from turntake.operate.accounts import NamedAccounts
 from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
+from turntake.operate.options.named_accounts import NamedAccounts, named_accounts, unnamed, unusable
 from turntake.operate.options.settings import PREFIX, Setting, allowed
 from turntake.rules.rules import PRESETS, Rules
 
@@ -70,7 +69,7 @@ def load(
     file = _read(path, known) if path else ConfigFile(Path())
     values = _from_file(file.sections, known.settings, file.path, known)
     values |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
-    named = accounts.named(values, known)
+    named = named_accounts(values, known)
     values |= _from_accounts(file, named, known) | _from_environment(named.settings, environ)
     settings = (*known.settings, *named.settings)
     filled = _filled(values, settings)
@@ -159,7 +158,7 @@ def _odd_names(environ: Mapping[str, str], known: Catalogue, named: NamedAccount
 def _why_ignored(name: str, known: Catalogue) -> str:
     if name.removeprefix(PREFIX).replace("_", ".", 1).lower() in LATER_KEYS:
         return f"it {LATER}."
-    why = accounts.unusable(name, known) or accounts.unnamed(name, known)
+    why = unusable(name, known) or unnamed(name, known)
     return why or f"there is no such setting{_suggestion(name, known.by_env)}"
 
 

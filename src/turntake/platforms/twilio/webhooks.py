@@ -39,7 +39,7 @@ MOST_FIELDS = 1_000
 LONGEST_FORM = 262_144
 """In bytes. Anybody can make us read a form, so it may not take long. A message has 1,600 characters at most."""
 
-# What an agent may want to know, beside what has a place of its own.
+# What an agent may want to know, besides what has a field of its own.
 METADATA = {
     "ProfileName": "senderName",
     "ExternalUserId": "externalUserId",

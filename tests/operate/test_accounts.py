@@ -14,7 +14,7 @@ import pytest
 from harness.serving import run
 from turntake import plugins as adapters
 from turntake.errors import ConfigurationError, Forged
-from turntake.operate.account_options import Account, accounts, channels_of, listeners_of, reply_apis_of
+from turntake.operate.accounts import Account, accounts, channels_of, listeners_of, reply_apis_of
 from turntake.operate.cli import main
 from turntake.operate.options.sources import load
 from turntake.platforms.channel import Channel
