@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, Self
 
@@ -33,13 +33,21 @@ class Proxy:
     """Lives on an event loop; its commands may come from any thread, and no byte passes against them afterwards.
 
     Connections that lost bytes are reset before the way opens again: TCP never goes on after a hole.
+    `on_lost` is told of everything that a black hole swallows; `sleep` is how a delay passes.
     """
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(
+        self,
+        server_port: int,
+        on_lost: Callable[[Way, bytes], None] = lambda way, data: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self.port = 0
         self.connections = 0
         self.dropped_replies = 0
         self._server_port = server_port
+        self._on_lost = on_lost
+        self._sleep = sleep
         self._links: dict[asyncio.Task[None], Link] = {}
         self._listener: socket.socket | None = None
         self._lost: frozenset[Way] = frozenset()
@@ -180,10 +188,11 @@ class Proxy:
                     raise
                 data = b""
             if self._delay_ms:
-                await asyncio.sleep(self._delay_ms / 1000)
+                await self._sleep(self._delay_ms / 1000)
             if way not in self._lost:
                 return data
             link.is_torn = True
+            self._on_lost(way, data)
             if not data:
                 await asyncio.Event().wait()  # the end is lost too
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -19,13 +18,13 @@ from redis.cluster import RedisCluster
 from harness.databases import ALWAYS, Cluster, Postgres, Sentinel, Server, Valkey, _is_alive, until
 
 ORPHAN = """
-import sys, time
+import sys
 from pathlib import Path
 from harness.databases import Postgres, Valkey
 server = {kind}(Path(sys.argv[1]))
 server.start()
 print(server._process.pid, flush=True)
-time.sleep(60)
+sys.stdin.read()
 """
 
 
@@ -62,18 +61,17 @@ def test_valkey_forgets_if_told_to(tmp_path: Path) -> None:
 def test_a_paused_valkey_answers_after_it_resumes(tmp_path: Path) -> None:
     with Valkey(tmp_path) as server, server.client() as client:
         server.pause()
+        assert {process.status() for process in server._family()} == {psutil.STATUS_STOPPED}
         answers: list[object] = []
         asking = threading.Thread(target=lambda: answers.append(client.incr("count")))
         asking.start()
-        asking.join(0.2)
-        assert asking.is_alive()
-        assert not answers
         server.resume()
         asking.join(20)
         assert answers == [1]
         server.pause()
-        began = time.monotonic()
-    assert time.monotonic() - began < 10, "a paused server was not resumed before it was stopped"
+        process = server._process
+    assert process is not None
+    assert process.returncode == 0, "resumed before it was stopped, or it would have had to be killed"
 
 
 def test_a_failed_start_shows_the_log(tmp_path: Path) -> None:
@@ -121,11 +119,9 @@ def test_sentinels_name_a_new_primary(tmp_path: Path) -> None:
         old.ask("SET", "name", "ann")
         assert old.ask("WAIT", 1, 5_000) == 1
         assert watched.primary_port() == old.port
-        began = time.monotonic()
         old.kill()
         until(lambda: watched.primary_port() == new.port)
         until(lambda: new.ask("ROLE")[0] == b"master")
-        assert 1 < time.monotonic() - began < 15
         assert new.ask("GET", "name") == b"ann"
 
 
@@ -175,7 +171,9 @@ def test_a_server_ends_with_whoever_started_it(kind: type[Server]) -> None:
     with tempfile.TemporaryDirectory(prefix="turntake-orphan-") as folder:
         Path(folder).chmod(0o755)
         command = (sys.executable, "-c", ORPHAN.format(kind=kind.__name__), folder)
-        with subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE) as parent:
+        with subprocess.Popen(
+            command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as parent:
             assert parent.stdout is not None
             server = psutil.Process(int(parent.stdout.readline()))
             assert server.is_running()
