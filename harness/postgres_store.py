@@ -5,18 +5,12 @@ from typing import Any
 import psycopg
 
 from harness.databases import Postgres
-from turntake import Rules
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.clock import SystemClock
-from turntake.errors import StoreUnavailable
 from turntake.finding import Finding
-from turntake.rules.key import ConversationKey
-from turntake.rules.records import Appended
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import say
 
 EMPTIED = "TRUNCATE turntake.conversations, turntake.messages, turntake.turns; UPDATE turntake.clock SET seen_at = 0"
-ROOMY = Rules(capacity=9_999)
 
 
 def ask(url: str, query: str, *parameters: object) -> list[Any]:
@@ -26,23 +20,10 @@ def ask(url: str, query: str, *parameters: object) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
-def key(number: int) -> ConversationKey:
-    return ConversationKey.of(f"c{number}")
-
-
 async def make(server: Postgres) -> None:
     """The tables are there, and empty."""
     async with PostgresStore.open(server.url, VirtualClock()):
         ask(server.url, EMPTIED)
-
-
-async def again(store: PostgresStore, message_id: str) -> Appended:
-    """Sent until it is taken."""
-    while True:
-        try:
-            return await say(store, message_id)
-        except StoreUnavailable:
-            continue
 
 
 TERMINATE = (

@@ -7,27 +7,17 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from harness.databases import HOST, Valkey
-from turntake import Rules
+from harness.writing import key
 from turntake.buffer.redis.backend import RedisBackend, RedisStore
 from turntake.buffer.redis.keys import Shard
-from turntake.clock import SystemClock
-from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, Settlement, Touch
-from turntake.rules.key import ConversationKey
-from turntake.rules.records import Appended
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import ANN, INTERRUPT, LEASE_MS, PLAIN, say
-
-ROOMY = Rules(capacity=9_999, max_messages=9_999)
+from turntake.testing.store_contract import INTERRUPT, LEASE_MS, PLAIN, say
 
 
 def backend_of(store: RedisStore) -> RedisBackend:
     assert isinstance(store.backend, RedisBackend)
     return store.backend
-
-
-def key(number: int) -> ConversationKey:
-    return ConversationKey.of(f"c{number}")
 
 
 class Seen(NamedTuple):
@@ -101,12 +91,3 @@ def shard_of(store: RedisStore) -> Shard:
 def entries_of(server: Valkey, name: str) -> list[Any]:
     found: list[Any] = server.ask("ZRANGE", name, 0, -1, "WITHSCORES")
     return found
-
-
-async def again(store: RedisStore, message_id: str, key: ConversationKey = ANN, rules: Rules = ROOMY) -> Appended:
-    """Sent until it is taken, as a platform does."""
-    while True:
-        try:
-            return await say(store, message_id, key=key, rules=rules)
-        except StoreUnavailable:
-            await SystemClock().sleep(10)

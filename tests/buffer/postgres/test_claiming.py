@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from harness.databases import Postgres
-from harness.postgres_store import ask, key, make
+from harness.postgres_store import ask, make
 from harness.proxy import proxying
+from harness.writing import key
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.claiming import PostgresOffer

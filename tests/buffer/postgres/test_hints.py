@@ -5,7 +5,8 @@ import asyncio
 import psycopg
 
 from harness.databases import Postgres, until
-from harness.postgres_store import ROOMY, ask, key
+from harness.postgres_store import ask
+from harness.writing import ROOMY, key
 from turntake import Rules
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.postgres.backend import PostgresStore

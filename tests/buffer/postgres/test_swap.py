@@ -8,8 +8,9 @@ import psycopg
 import pytest
 
 from harness.databases import Postgres, until
-from harness.postgres_store import ROOMY, ask, key, make
+from harness.postgres_store import ask, make
 from harness.proxy import proxying
+from harness.writing import ROOMY, key
 from turntake.buffer.engine.draft import RANDOM_BITS, Draft
 from turntake.buffer.postgres import pool
 from turntake.buffer.postgres.backend import PostgresStore

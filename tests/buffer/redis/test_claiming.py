@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.databases import Cluster, Valkey
-from harness.redis_store import backend_of, key, shard_of
+from harness.redis_store import backend_of, shard_of
+from harness.writing import key
 from turntake import Rules
 from turntake.buffer.redis import claiming
 from turntake.buffer.redis.backend import RedisStore

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import key
+from harness.writing import key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import ConfigurationError
 from turntake.rules.conversation import Answered, Dead, Progress

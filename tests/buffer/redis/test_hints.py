@@ -9,7 +9,8 @@ import pytest
 
 from harness.databases import Valkey, until
 from harness.proxy import proxying
-from harness.redis_store import backend_of, key, watched
+from harness.redis_store import backend_of, watched
+from harness.writing import key
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.store import HORIZON_MS, Hint

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import backend_of, key, shard_of
+from harness.redis_store import backend_of, shard_of
+from harness.writing import key
 from turntake.buffer.engine import history as reading
 from turntake.buffer.redis import archive
 from turntake.buffer.redis.backend import RedisStore

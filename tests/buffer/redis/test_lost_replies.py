@@ -1,24 +1,26 @@
 """Replies that are lost: what was asked for has happened, and nobody is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import uvloop
 
-from harness.databases import Valkey, until
+from harness.databases import Valkey
 from harness.proxy import Proxy, proxying
-from harness.redis_store import ROOMY, again, backend_of, key
-from turntake.buffer.redis import archive, claiming, swap
+from harness.redis_store import backend_of
+from harness.writing import ROOMY, Tally, Writers, key
+from turntake.buffer.redis import archive, claiming
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.scripts import FORGET, RESERVE_DUE
+from turntake.buffer.redis.swap import BEHIND_MS
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered, Dead, Progress, Touch
 from turntake.rules.message import Message
 from turntake.rules.records import Append
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, PLAIN, ids_of, open_ids, say, take
+from turntake.testing.store_contract import ANN, LEASE_MS, OFF, PLAIN, ids_of, open_ids, say, take
 
 pytestmark = pytest.mark.usefixtures("no_errors_are_left_behind")
 
@@ -117,49 +119,32 @@ async def test_a_lost_offer_delays_the_claim_by_a_moment(
     assert [claim.epoch for claim in claims] == [1]
 
 
-async def with_a_late_reply(
-    server: Valkey, proxy: Proxy, clock: SystemClock, work: Awaitable[Any], is_done: Callable[[], bool]
-) -> Any:
-    """The work's answer, when the reply was lost and the repetition comes more than a second after the decision."""
-    started = clock.now()
-    proxy.one_way("replies")
-    working = asyncio.ensure_future(work)
-    await asyncio.to_thread(until, is_done)
-    await clock.sleep_until(started + swap.BEHIND_MS + 200)
-    proxy.heal()
-    return await working
+def answering_late(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply to each write is lost, and the same call comes again when its decision is too old by the server's
+    clock. What makes it old is the time of the decision, since nobody can move the server's clock."""
+    write = backend_of(store)._swapper._write
+
+    async def write_twice(keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
+        await write(keys, args, replicas)
+        decided_at, *rest = args
+        return await write(keys, [decided_at - BEHIND_MS - 200, *rest], replicas)
+
+    monkeypatch.setattr(backend_of(store)._swapper, "_write", write_twice)
 
 
-async def test_a_reply_lost_for_long_is_no_reason_to_decide_again(server: Valkey, proxy: Proxy) -> None:
+async def test_a_reply_lost_for_long_is_no_reason_to_decide_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The repetition comes when the decision is old, but it was written in time: the answer is that of then."""
-    server.ask("FLUSHALL")
-    clock = SystemClock()
-    async with RedisStore.open(server.url.replace(str(server.port), str(proxy.port)), clock) as store:
-        name = f"turntake:{{s0}}:c:{ANN}"
-        await say(store, "m1", key=BOB)  # the server has the script from here on, or it would only say so in vain
-        answer = await with_a_late_reply(
-            server, proxy, clock, say(store, "m1", rules=OFF), lambda: bool(server.ask("EXISTS", name))
-        )
+    async with RedisStore.open(url, SystemClock()) as store:
+        answering_late(store, monkeypatch)
+        answer = await say(store, "m1", rules=OFF)
         assert (answer.status, answer.seq) == ("buffered", 1)
 
 
-async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(
-    server: Valkey, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or nobody would have it until its lease ends."""
-    server.ask("FLUSHALL")
-    clock = SystemClock()
-    async with RedisStore.open(server.url.replace(str(server.port), str(proxy.port)), clock) as store:
+    async with RedisStore.open(url, SystemClock()) as store:
         await say(store, "m1", rules=OFF)
-        write = backend_of(store)._swapper._write
-        name = f"turntake:{{s0}}:h:{ANN}"
-
-        async def late(*given: Any) -> Any:
-            return await with_a_late_reply(
-                server, proxy, clock, write(*given), lambda: bool(server.ask("EXISTS", name))
-            )
-
-        monkeypatch.setattr(backend_of(store)._swapper, "_write", late)
+        answering_late(store, monkeypatch)
         claim = await take(store)
         assert (claim.epoch, ids_of(claim)) == (1, ["m1"])
 
@@ -168,42 +153,31 @@ async def test_a_network_that_breaks_again_and_again_loses_nothing_and_repeats_n
     server: Valkey, store: RedisStore, proxy: Proxy
 ) -> None:
     """Connections are cut, and replies lost, under load; whoever hears no answer sends again."""
-    acknowledged: list[str] = []
-    breaks = 0
-
-    async def write(writer: int) -> None:
-        number = 0
-        while breaks < BREAKS:
-            await again(store, f"{writer}-{number}", key(writer % 3))
-            acknowledged.append(f"{writer}-{number}")
-            number += 1
-
-    writing = asyncio.gather(*(write(writer) for writer in range(9)))
-    while not writing.done():
+    writers = Writers(store)
+    for _ in range(BREAKS):
         proxy.drop_replies(2)
-        await asyncio.wait([writing], timeout=0.03)
+        await writers.acknowledged.more(20)
         proxy.cut()
-        await asyncio.wait([writing], timeout=0.02)
+        await writers.refused.more(4)
         proxy.heal()
-        breaks += 1
-        await asyncio.wait([writing], timeout=0.05)
-    await writing
+        await writers.acknowledged.more(20)
+    await writers.stop()
     async with RedisStore.open(server.url, VirtualClock()) as other:
         stored: list[str] = []
-        for number in range(3):
+        for number in range(4):
             found = await other.find(key(number))
             assert found is not None
             assert [message.seq for message in found.messages] == list(range(1, len(found.messages) + 1))
             stored += ids_of(found)
-    assert sorted(stored) == sorted(acknowledged)
-    assert int(server.ask("HGET", "turntake:{s0}:counts", "messages")) == len(acknowledged) > 9
+    assert sorted(stored) == sorted(writers.acknowledged.ids)
+    assert int(server.ask("HGET", "turntake:{s0}:counts", "messages")) == len(stored)
 
 
 def test_a_connection_that_breaks_under_uvloop_is_a_lost_one(server: Valkey) -> None:
     """A closed transport raises RuntimeError there, which must come out as an outage and not as a fault of ours."""
 
     async def live(proxy: Proxy) -> set[str]:
-        seen: set[str] = set()
+        seen, tries = set[str](), Tally()
         async with RedisStore.open(f"redis://127.0.0.1:{proxy.port}?prefix=uvloop", SystemClock()) as store:
 
             async def write(person: int) -> None:
@@ -213,12 +187,13 @@ def test_a_connection_that_breaks_under_uvloop_is_a_lost_one(server: Valkey) -> 
                         await store.next_due()
                     except Exception as error:
                         seen.add(type(error).__name__)
+                    tries.note(f"m{number}")
 
             async def cut() -> None:
                 for _ in range(10):
                     await asyncio.to_thread(proxy.cut)
                     await asyncio.to_thread(proxy.heal)
-                    await store.clock.sleep(20)
+                    await tries.more(40)
 
             await asyncio.gather(cut(), *map(write, range(20)))
         return seen

@@ -11,7 +11,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from harness.databases import ALWAYS, Valkey, until
 from harness.proxy import Proxy
-from harness.redis_store import ROOMY, again, backend_of, key
+from harness.redis_store import backend_of
+from harness.writing import ROOMY, again, key, written_while_killed
 from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Touch
@@ -162,30 +163,9 @@ async def test_a_full_server_can_still_forget(server: Valkey, store: RedisStore,
 async def test_a_killed_server_comes_back_with_all_that_was_acknowledged(tmp_path: Path) -> None:
     """kill -9 in the middle of writes, twice: nothing is lost or doubled, its scripts are sent again, and nobody
     has to restart the store."""
-    acknowledged: list[str] = []
     with Valkey(tmp_path, ALWAYS) as server:
         async with RedisStore.open(server.url, VirtualClock()) as store:
-
-            async def write(writer: int) -> None:
-                number = 0
-                while not is_over:
-                    number += 1
-                    await again(store, f"{writer}-{number}", key(writer % 4))
-                    acknowledged.append(f"{writer}-{number}")
-
-            is_over = False
-            writing = asyncio.gather(*(write(writer) for writer in range(8)))
-            for _ in range(2):
-                before = len(acknowledged)
-                while len(acknowledged) < before + 100:
-                    await asyncio.wait([writing], timeout=0.01)
-                await asyncio.to_thread(server.kill)
-                await asyncio.to_thread(server.start)
-            before = len(acknowledged)
-            while len(acknowledged) < before + 20:
-                await asyncio.wait([writing], timeout=0.01)
-            is_over = True
-            await writing
+            acknowledged = await written_while_killed(server, store)
             stored: list[str] = []
             for number in range(4):
                 found = await store.find(key(number))

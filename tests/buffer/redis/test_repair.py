@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import entries_of, key, live_a_full_life, shard_of
+from harness.redis_store import entries_of, live_a_full_life, shard_of
+from harness.writing import key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.claiming import RESERVED_MS
 from turntake.rules.conversation import Answered, Dead

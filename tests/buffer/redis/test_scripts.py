@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import ROOMY, key, live_a_full_life, shard_of, watched
+from harness.redis_store import live_a_full_life, shard_of, watched
+from harness.writing import ROOMY, key
 from turntake.buffer.engine.draft import RANDOM_BITS
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.keys import Shard

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from harness.databases import Valkey
-from harness.redis_store import ROOMY, backend_of, key, shard_of, watched
+from harness.redis_store import backend_of, shard_of, watched
+from harness.writing import ROOMY, key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.rules.conversation import Answered, Dead, Retry
 from turntake.rules.records import Claim
