@@ -1,6 +1,5 @@
 """The server's time rules: for processes whose clocks differ, and for decisions that come late."""
 
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from harness.databases import Valkey
 from harness.redis_store import backend_of, shard_of
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.redis.swap import BEHIND_MS
+from turntake.buffer.redis.swap import BEHIND_MS, SwapCall
 from turntake.clock import SystemClock
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, PLAIN, ids_of, say, take
@@ -119,10 +118,11 @@ async def test_a_server_that_takes_long_is_given_longer(url: str, monkeypatch: p
     async with RedisStore.open(url, SystemClock()) as store:
         write, allowed_ms = backend_of(store)._swapper._write, list[int]()
 
-        async def slow(keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
-            decided_at, behind_ms, *rest = args
-            allowed_ms.append(behind_ms)
-            return await write(keys, [decided_at - STALL_MS, behind_ms, *rest], replicas)
+        async def slow(call: SwapCall, replicas: int) -> Any:
+            decided_at, behind_ms, *rest = call.args
+            allowed_ms.append(int(behind_ms))
+            call.args = [int(decided_at) - STALL_MS, behind_ms, *rest]
+            return await write(call, replicas)
 
         monkeypatch.setattr(backend_of(store)._swapper, "_write", slow)
         assert (await say(store, "m1")).status == "buffered"

@@ -1,7 +1,6 @@
 """Replies that are lost: what was asked for has happened, and nobody is told."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from harness.writing import ROOMY, Tally, Writers, key
 from turntake.buffer.redis import archive, claiming
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.scripts import FORGET, RESERVE_DUE
-from turntake.buffer.redis.swap import BEHIND_MS
+from turntake.buffer.redis.swap import BEHIND_MS, SwapCall
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered, Dead, Progress, Touch
 from turntake.rules.message import Message
@@ -124,10 +123,11 @@ def answering_late(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     clock. What makes it old is the time of the decision, since nobody can move the server's clock."""
     write = backend_of(store)._swapper._write
 
-    async def write_twice(keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
-        await write(keys, args, replicas)
-        decided_at, *rest = args
-        return await write(keys, [decided_at - BEHIND_MS - 200, *rest], replicas)
+    async def write_twice(call: SwapCall, replicas: int) -> Any:
+        await write(call, replicas)
+        decided_at, *rest = call.args
+        call.args = [int(decided_at) - BEHIND_MS - 200, *rest]
+        return await write(call, replicas)
 
     monkeypatch.setattr(backend_of(store)._swapper, "_write", write_twice)
 
