@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import apsw
 import httpx2
@@ -138,9 +138,10 @@ def sqlite(tmp_path: Path) -> Iterator[tuple[httpx2.Client, apsw.Connection]]:
     opened: list[apsw.Connection] = []
 
     class Store(SqliteStore):
-        def _open(self) -> None:
-            super()._open()
-            opened.append(self._connection)
+        async def __aenter__(self) -> Self:
+            store = await super().__aenter__()
+            opened.append(self.backend._writer)
+            return store
 
     class Turns(TurnTake):
         async def __aenter__(self) -> "Turns":

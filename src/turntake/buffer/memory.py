@@ -1,10 +1,12 @@
 """`memory://`: the model itself behind `async`. For tests and simulations; it forgets everything when it ends."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
+from turntake.buffer.open import Examined
 from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
+from turntake.finding import Finding
 from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
@@ -12,7 +14,7 @@ from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, Tu
 from turntake.rules.rules import Rules
 
 
-class MemoryStore(Store):
+class MemoryStore(Store, Examined):
     """No await in it ever yields, so every verb is atomic."""
 
     def __init__(self, clock: Clock) -> None:
@@ -24,6 +26,11 @@ class MemoryStore(Store):
     @classmethod
     def open(cls, url: str, clock: Clock) -> Self:
         return cls(clock)
+
+    @classmethod
+    async def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
+        text = "memory:// forgets everything when the server stops; use sqlite:/// to keep it"
+        yield Finding("warn", "store", text)
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
         return self.model.append(arrivals, self.clock.now())

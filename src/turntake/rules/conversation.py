@@ -13,7 +13,7 @@ State = Literal["idle", "collecting", "answering", "replying"]
 TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
 
 
-class Progress(msgspec.Struct, frozen=True, array_like=True):
+class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How far the answer is: the replies saved, how many of them left, and whether there will be more.
 
     `unknown` are the places of those that were handed to a platform which never said whether it took them.
@@ -28,7 +28,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     ends: tuple[int, ...] = ()
 
 
-class Buffer(msgspec.Struct, frozen=True, array_like=True):
+class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
     So many of them are `amendments`, which only change the others.
@@ -46,7 +46,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True):
     amendments: int = 0
 
 
-class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
+class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` to `tail`, fixed. `due_at` is the lease's end while leased, else the time of the next attempt."""
 
     id: str
@@ -68,7 +68,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True):
     amendments: int = 0
 
 
-class Conversation(msgspec.Struct, frozen=True, array_like=True):
+class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where one conversation stands."""
 
     next_seq: int = 1
@@ -124,7 +124,7 @@ class Dead(msgspec.Struct, frozen=True, tag="dead"):
 Settlement = Answered | Retry | Dead
 
 
-class Closed(msgspec.Struct, frozen=True, array_like=True):
+class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared."""
 
     id: str

@@ -24,14 +24,14 @@ REASONS = {
 """Every reason that a deadline can have, and how a sentence goes on after "it waits, because"."""
 
 
-class Deadline(msgspec.Struct, frozen=True, array_like=True):
+class Deadline(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The moment at which a conversation is due, and why then: one of `REASONS`, or one that a later release has."""
 
     at: int
     reason: str
 
 
-class Decision(msgspec.Struct, frozen=True, array_like=True):
+class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One step of a turn's wait: at `at`, the deadline became `due_at` because of `reason`."""
 
     at: int

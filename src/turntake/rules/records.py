@@ -21,7 +21,7 @@ class Append(msgspec.Struct, frozen=True):
     agent: str = ""
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """What became of it. `interrupted` is the turn whose running answer this message stopped.
 
     An amendment that found nothing waiting is ignored, and not kept.

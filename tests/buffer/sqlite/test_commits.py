@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turntake.buffer.sqlite import writer
+from turntake.buffer.sqlite import commit_thread
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Query
 from turntake.clock import SystemClock
@@ -13,7 +13,7 @@ from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append
+from turntake.rules.records import Append, Appended
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import turn_id
 from turntake.testing.clock import VirtualClock
@@ -38,7 +38,7 @@ def count_commits(store: SqliteStore) -> list[int]:
         commits.append(1)
         return False
 
-    store._connection.set_commit_hook(count)
+    store.backend._writer.set_commit_hook(count)
     return commits
 
 
@@ -54,39 +54,40 @@ async def test_concurrent_appends_share_their_transactions(path: str, clock: Vir
 async def test_more_than_one_batch_of_operations_waits_its_turn(path: str, clock: VirtualClock) -> None:
     """A crowd beyond the largest batch is served in several transactions, none of them lost."""
     async with SqliteStore(path, clock) as store:
-        count = writer.LARGEST_BATCH * 2 + 1
+        count = commit_thread.LARGEST_TRANSACTION * 2 + 1
         answers = await asyncio.gather(*(say(store, f"m{n}", rules=Rules(capacity=9_999)) for n in range(count)))
         assert sorted(answer.waiting for answer in answers) == list(range(1, count + 1))
 
 
-async def test_operations_of_one_transaction_see_each_other(path: str, clock: VirtualClock) -> None:
-    """A message, a claim and a settlement that share a commit act as if each had come alone."""
+async def test_what_is_asked_at_once_acts_as_if_each_had_come_alone(path: str, clock: VirtualClock) -> None:
+    """Messages, claims and a settlement share their commits: one of two claims wins, and one id is a duplicate."""
     async with SqliteStore(path, clock) as store:
-        await say(store, "m0", key=BOB, rules=OFF)
-        bob = await take(store)
-        _, claims, settled, again, none = await asyncio.gather(
-            say(store, "m1", rules=OFF),
-            store.claim(5, LEASE_MS),
-            store.settle(bob, Answered()),
-            say(store, "m1"),
-            store.claim(5, LEASE_MS),
-        )
-        assert [ids_of(claim) for claim in claims] == [["m1"]]
-        assert settled
-        assert again.status == "duplicate"
-        assert none == []
-
-
-async def test_a_letter_made_and_retried_in_one_transaction_is_found(path: str, clock: VirtualClock) -> None:
-    """The conversation need not have been written before."""
-    async with SqliteStore(path, clock) as store:
+        for name in (ANN, BOB):
+            await say(store, "m0", key=name, rules=OFF)
+        claim = await take(store)
         commits = count_commits(store)
-        _, _, conversation = await asyncio.gather(
-            say(store, "m1"), store.touch(ANN, Touch("clear"), PLAIN), store.letters.retry(turn_id(ANN, 1, 1))
+        settled, first, again, claims, others = await asyncio.gather(
+            store.settle(claim, Answered()),
+            say(store, "m1", key=claim.key),
+            say(store, "m1", key=claim.key),
+            store.claim(5, LEASE_MS),
+            store.claim(5, LEASE_MS),
         )
-        assert conversation is not None
+        assert settled
+        assert [first.status, again.status] == ["buffered", "duplicate"]
+        assert [ids_of(taken) for taken in (*claims, *others)] == [["m0"]]
+        assert len(commits) <= 2
+
+
+async def test_a_letter_is_retried_once_by_two_who_ask_at_the_same_time(path: str, clock: VirtualClock) -> None:
+    """Both read the letter; the second one's write is refused, and finds it ended."""
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1")
+        await store.touch(ANN, Touch("clear"), PLAIN)
+        letter_id = turn_id(ANN, 1, 1)
+        retried = await asyncio.gather(store.letters.retry(letter_id), store.letters.retry(letter_id))
+        assert [conversation is None for conversation in retried] == [False, True]
         assert await open_ids(store) == ["m1"]
-        assert len(commits) == 1
 
 
 async def test_a_message_that_cannot_be_stored_does_not_fail_its_neighbours(path: str, clock: VirtualClock) -> None:
@@ -100,6 +101,21 @@ async def test_a_message_that_cannot_be_stored_does_not_fail_its_neighbours(path
         assert not isinstance(answers[0], BaseException)
         assert not isinstance(answers[2], BaseException)
         assert await open_ids(store) == ["m1", "m2"]
+
+
+async def test_a_write_that_cannot_be_made_does_not_fail_its_neighbours(path: str, clock: VirtualClock) -> None:
+    """What the file cannot hold is found out inside the transaction that others share."""
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", key=BOB)
+        too_long = Touch("hold", duration_ms=2**63)
+        answers = await asyncio.gather(
+            say(store, "m1"),
+            store.touch(BOB, too_long, PLAIN),
+            say(store, "m1", key=ConversationKey.of("eve")),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [Appended, OverflowError, Appended]
+        assert (await say(store, "m2", key=BOB)).seq == 2
 
 
 async def test_a_call_is_all_or_nothing(path: str, clock: VirtualClock) -> None:
@@ -133,6 +149,6 @@ async def test_closing_waits_for_what_is_under_way(path: str, clock: VirtualCloc
 async def test_a_write_while_the_store_closes_is_refused(tmp_path: Path) -> None:
     """The thread that commits has ended: whoever comes now is told, and does not wait for ever."""
     async with SqliteStore(str(tmp_path / "t.db"), SystemClock()) as store:
-        await store._writer.close()
+        await store.backend._commits.close()
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(store.append([]), timeout=5)
+            await asyncio.wait_for(say(store, "m1"), timeout=5)

@@ -37,10 +37,10 @@ async def test_a_commit_is_on_disk_when_it_returns(tmp_path: Path) -> None:
 async def test_a_commit_that_fails_acknowledges_nothing(path: str, clock: VirtualClock) -> None:
     """Only what is on disk is answered; the store goes on with the next transaction."""
     async with SqliteStore(path, clock) as store:
-        store._connection.set_commit_hook(lambda: True)
+        store.backend._writer.set_commit_hook(lambda: True)
         with pytest.raises(StoreUnavailable):
             await say(store, "m1")
-        store._connection.set_commit_hook(None)
+        store.backend._writer.set_commit_hook(None)
         assert await store.find(ANN) is None
         assert (await say(store, "m1")).status == "buffered"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from turntake.buffer.sqlite import writer
+from turntake.buffer.sqlite import commit_thread
 from turntake.buffer.sqlite.schema import connect
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.errors import ConfigurationError, StoreUnavailable
@@ -20,6 +20,7 @@ from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import (
     ANN,
     LEASE_MS,
+    OFF,
     open_ids,
     say,
 )
@@ -31,9 +32,9 @@ async def test_a_file_locked_by_another_is_unavailable_and_usable_afterwards(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is acknowledged while a backup tool or another process keeps the lock; later everything works."""
-    monkeypatch.setattr(writer, "BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr(commit_thread, "BUSY_TIMEOUT_MS", 20)
     async with SqliteStore(path, clock) as store:
-        await say(store, "m1")
+        await say(store, "m1", rules=OFF)
         other = connect(path)
         other.execute("BEGIN IMMEDIATE")
         results = await asyncio.gather(say(store, "m2"), store.claim(1, LEASE_MS), return_exceptions=True)
@@ -62,11 +63,11 @@ async def test_a_file_that_became_read_only_is_unavailable_and_usable_afterwards
     """Nothing is acknowledged, what was there can still be read, and writing resumes when it can."""
     async with SqliteStore(path, clock) as store:
         await say(store, "m1")
-        store._connection.execute("PRAGMA query_only = ON")
+        store.backend._writer.execute("PRAGMA query_only = ON")
         with pytest.raises(StoreUnavailable, match="nothing was accepted"):
             await say(store, "m2")
         assert await open_ids(store) == ["m1"]
-        store._connection.execute("PRAGMA query_only = OFF")
+        store.backend._writer.execute("PRAGMA query_only = OFF")
         assert (await say(store, "m2")).waiting == 2
 
 
@@ -78,12 +79,13 @@ async def test_a_failing_read_says_that_the_store_is_unavailable(path: str, cloc
         def fail(*_: object) -> bool:
             raise apsw.IOError("the disk is gone")
 
-        for connection in (store._reader.connection, store._lister.connection):
+        connections = [each for each in apsw.connections() if each.filename == path]
+        for connection in connections:
             connection.exec_trace = fail
         for read in (store.next_due, lambda: store.find(ANN), lambda: store.history.turns(ANN, 1)):
             with pytest.raises(StoreUnavailable):
                 await read()
-        for connection in (store._reader.connection, store._lister.connection):
+        for connection in connections:
             connection.exec_trace = None
         assert await open_ids(store) == ["m1"]
 

@@ -1,11 +1,10 @@
 """Lists, forgetting and the index of deadlines, in steps and while others write."""
 
-import asyncio
-
 import pytest
 
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.sqlite import reader
+from turntake.buffer.engine import history
+from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.queries import SQL
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Query
@@ -25,7 +24,7 @@ async def test_long_lists_are_read_in_several_steps(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filter that matches little still finds everything, however the table is cut."""
-    monkeypatch.setattr(reader, "SCANNED_AT_ONCE", 2)
+    monkeypatch.setattr(history, "PAGE", 2)
     async with SqliteStore(path, clock) as store:
         for number in range(7):
             tenant = "rare" if number in (3, 6) else "common"
@@ -42,19 +41,19 @@ async def test_one_that_is_answered_while_it_is_listed_is_listed_once(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was seen among those that are due, and then among the idle ones."""
-    look = reader.SqliteReader._page
+    look = SqliteArchive.conversations
     async with SqliteStore(path, clock) as store:
         await say(store, "m1", rules=OFF)
         claim = await take(store)
-        loop = asyncio.get_running_loop()
 
-        def page(self: reader.SqliteReader, query: Query, after: Cursor) -> object:
-            found = look(self, query, after)
-            if after == reader.START:
-                asyncio.run_coroutine_threadsafe(store.settle(claim, Answered()), loop).result(5)
-            return found
+        async def answered_meanwhile(self: SqliteArchive, after: Cursor | None, limit: int) -> object:
+            page = await look(self, after, limit)
+            if after is None:
+                await store.settle(claim, Answered())
+            return page
 
-        monkeypatch.setattr(reader.SqliteReader, "_page", page)
+        monkeypatch.setattr(history, "PAGE", 1)
+        monkeypatch.setattr(SqliteArchive, "conversations", answered_meanwhile)
         ((_, conversation),) = (await store.history.conversations(Query())).items
         assert conversation.state == "idle"
 
@@ -63,7 +62,7 @@ async def test_forgetting_a_lot_takes_several_calls(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call does a bounded part and says how much."""
-    monkeypatch.setattr(reader, "FORGOTTEN_AT_ONCE", 2)
+    monkeypatch.setattr(history, "FORGOTTEN_AT_ONCE", 2)
     async with SqliteStore(path, clock) as store:
         for number in range(3):
             await say(store, f"m{number}", rules=OFF)
@@ -76,6 +75,6 @@ async def test_deadlines_are_found_by_the_index(path: str, clock: VirtualClock) 
     """Claiming and looking for the next deadline never scan the conversations."""
     async with SqliteStore(path, clock) as store:
         for name, bindings in (("due", (0, 1)), ("next_due", ())):
-            plan = store._reader.connection.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", bindings).fetchall()
+            plan = store.backend._reader.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", bindings).fetchall()
             steps = [str(row[3]) for row in plan if "TEMP B-TREE FOR LAST TERM" not in str(row[3])]
             assert all("conversations_due" in step for step in steps), plan

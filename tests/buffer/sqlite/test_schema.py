@@ -5,14 +5,14 @@ from pathlib import Path
 import apsw
 import pytest
 
+from turntake.buffer.codec import encode
 from turntake.buffer.sqlite import schema
 from turntake.buffer.sqlite.schema import connect, migrate, migrations, network_file_system, schema_version
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.errors import ConfigurationError
+from turntake.rules.conversation import Conversation
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import (
-    say,
-)
+from turntake.testing.store_contract import ANN, say
 
 
 async def test_migrations_apply_from_nothing_and_only_once(path: str, clock: VirtualClock) -> None:
@@ -87,6 +87,37 @@ async def test_a_network_file_system_is_refused(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write-ahead log would lose data there."""
-    monkeypatch.setattr("turntake.buffer.sqlite.store.network_file_system", lambda path, mounts: "nfs4")
+    monkeypatch.setattr("turntake.buffer.sqlite.schema.network_file_system", lambda path, mounts: "nfs4")
     with pytest.raises(ConfigurationError, match="network file system"):
         await SqliteStore(path, clock).__aenter__()
+
+
+# As the release before versions wrote a conversation, at the end of each transaction that changed one.
+UNVERSIONED = """
+INSERT INTO conversations (id, key, state, due_at, body) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, body = excluded.body
+"""
+
+
+async def test_a_release_without_versions_that_still_runs_cannot_write(path: str, clock: VirtualClock) -> None:
+    """It opened the file before the upgrade. Whatever it changes is refused, with a new row and with an old one."""
+    before = connect(path)
+    before.execute(migrations()[0][1])
+    before.execute("PRAGMA user_version = 1")
+    row = (1, str(ANN), "idle", None, encode(Conversation(next_seq=3)))
+    before.execute(UNVERSIONED, row)
+    async with SqliteStore(path, clock) as store:
+        for number in (1, 2):
+            with pytest.raises(apsw.ConstraintError, match=r"conversations\.version"):
+                before.execute(UNVERSIONED, (number, *row[1:]))
+        assert (await say(store, "m1")).seq == 3
+    before.close()
+
+
+def test_every_index_survives_the_migrations(path: str) -> None:
+    """A table that is made anew loses its indexes."""
+    connection = connect(path)
+    migrate(connection)
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    assert {"conversations_due", "messages_id", "turns_id", "turns_closed", "turns_letters"} <= names
+    connection.close()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from typing import Any
 import apsw
 import pytest
 
-from turntake.buffer.sqlite.examine import disk, sqlite_findings
-from turntake.buffer.sqlite.schema import connect, migrate
 from turntake.clock import SystemClock
 from turntake.finding import Finding
 from turntake.operate.cli import main
@@ -142,40 +139,6 @@ def test_a_port_that_somebody_else_holds(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_memory_is_a_warning(capsys: Output, free: str) -> None:
     code, checks, _ = found(capsys, "--port", free, "--store", "memory://")
     assert (code, checks["store"]["mark"]) == (0, "warn")
-
-
-def test_an_existing_store_is_described_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
-    connection = connect(str(path))
-    migrate(connection)
-    connection.close()
-    (finding,) = about(sqlite_findings(path), "store")
-    assert finding.level == "ok"
-    assert "schema 1, journal_mode wal, synchronous full" in finding.text
-
-
-def test_a_store_of_a_later_release(tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
-    connection = apsw.Connection(str(path))
-    connection.execute("PRAGMA user_version = 999")
-    connection.close()
-    (finding,) = about(sqlite_findings(path), "store")
-    assert finding.level == "fail"
-    assert "install a newer turntake" in finding.text
-
-
-def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    (tmp_path / "t.db").write_text("not a database" * 1000)
-    (finding,) = about(sqlite_findings(tmp_path / "t.db"), "store")
-    assert finding.level == "fail"
-    assert "does not open as a database" in finding.text
-
-
-@pytest.mark.parametrize(("free_bytes", "mark"), [(50 << 20, "fail"), (500 << 20, "warn"), (5 << 30, "ok")])
-def test_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free_bytes: int, mark: str) -> None:
-    usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    assert disk(tmp_path).level == mark
 
 
 def test_a_clock_that_is_behind() -> None:

@@ -127,6 +127,17 @@ class HintChannel(ABC):
         """What other processes publish, for as long as one listens."""
 
 
+class NoHints(HintChannel):
+    """For a backend that cannot carry them: other processes look once a horizon."""
+
+    async def publish(self, hint: Hint) -> None:
+        return None
+
+    async def listen(self) -> AsyncIterator[Hint]:
+        return
+        yield
+
+
 class Backend(ABC):
     """Opened and closed by its store. Raises StoreUnavailable when the database does not answer."""
 
@@ -139,8 +150,12 @@ class Backend(ABC):
     batch: int = 64
     """The most drafts of one swap: enough to share a round trip, few enough that nobody waits long behind it."""
 
+    loads_first: bool = False
+    """Whether a row that nobody here remembers is loaded before it is decided on. Else it is taken for new, and the
+    refusal says what there is: better where each question is a round trip."""
+
     archive: Archive
-    hints: HintChannel
+    hints: HintChannel = NoHints()
 
     @abstractmethod
     async def open(self) -> None: ...

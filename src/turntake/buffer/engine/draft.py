@@ -9,9 +9,10 @@ its row still has the old version. If not, the draft is thrown away and the oper
 These are the verbs of every durable store; `rules/model.py` has the same verbs for a store in memory.
 """
 
-from collections.abc import Collection
+from collections.abc import Container
 from random import getrandbits
-from typing import NamedTuple
+
+import msgspec
 
 from turntake.buffer.codec import encode
 from turntake.rules import transitions
@@ -25,7 +26,7 @@ from turntake.rules.rules import Rules
 RANDOM_BITS = 20
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet.
 
     The last bits of a version are random: a server that lost its latest writes in a failover, and got others since, has
@@ -36,7 +37,11 @@ class Row(NamedTuple):
     conversation: Conversation = Conversation()
 
 
-class Added(NamedTuple):
+NEW = Row()
+"""A conversation that nobody wrote to yet."""
+
+
+class Added(msgspec.Struct, frozen=True, gc=False):
     """A message with the number and the time it was given; `payload` is its bytes."""
 
     seq: int
@@ -53,7 +58,7 @@ class Draft:
         *("added", "moved", "opened", "closed", "ended"),
     )
 
-    def __init__(self, key: ConversationKey, row: Row, now: int, known: Collection[str] = ()) -> None:
+    def __init__(self, key: ConversationKey, row: Row, now: int, known: Container[str] = ()) -> None:
         """`known` are ids of messages that the store is known to hold already."""
         self.key = key
         self.row = row
@@ -61,8 +66,8 @@ class Draft:
         self.conversation = row.conversation
         self.version = row.version
         self.body = b""
-        self.known = set(known)
-        self.added: list[Added] = []
+        self.known = known
+        self.added: dict[str, Added] = {}
         self.moved: tuple[tuple[int, int], ...] = ()
         self.opened: tuple[SealedTurn, ...] = ()
         self.closed: tuple[Closed, ...] = ()
@@ -102,10 +107,9 @@ class Draft:
         change = transitions.arrive(before, arrival, at)
         if change is None:
             return appended(before, "ignored")
-        if message_id in self.known:
+        if message_id in self.added or message_id in self.known:
             return appended(before, "duplicate")
-        self.known.add(message_id)
-        self.added.append(Added(before.next_seq, message_id, at, payload))
+        self.added[message_id] = Added(before.next_seq, message_id, at, payload)
         return appended(self._put(change), "buffered", change.closed)
 
     def touch(self, touch: Touch, rules: Rules) -> Conversation | None:

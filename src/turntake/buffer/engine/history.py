@@ -58,7 +58,8 @@ class CasHistory(History):
     async def _record(self, row: TurnRow) -> TurnRecord | None:
         """An open turn's facts are its conversation's, unless it closed since its row was read."""
         if row.closed is None:
-            ((_, conversation),) = await self._backend.load([row.key])
+            (loaded,) = await self._backend.load([row.key])
+            conversation = loaded.conversation
             turn = conversation.turn
             if turn is not None and turn.id == row.id:
                 messages = _shown(await self._backend.messages(row.key, turn.head, turn.tail))
@@ -75,14 +76,14 @@ class CasHistory(History):
 
 async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
     """The conversation with its open messages."""
-    ((version, conversation),) = await backend.load([key])
-    if not version:
+    (row,) = await backend.load([key])
+    if not row.version:
         return None
     messages: list[Message] = []
-    for numbers in open_ranges(conversation):
+    for numbers in open_ranges(row.conversation):
         by_number = await backend.messages(key, numbers.start, numbers.stop - 1)
         messages += as_said(by_number[seq] for seq in numbers if seq in by_number)
-    return Snapshot(key, conversation, tuple(messages))
+    return Snapshot(key, row.conversation, tuple(messages))
 
 
 async def messages_of(backend: Backend, row: TurnRow) -> Messages:

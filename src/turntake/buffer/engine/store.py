@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import CasHistory, messages_of, shown_of, snapshot
-from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
+from turntake.buffer.engine.write_queue import ROUNDS, Call, SingleCall, WriteQueue
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -54,18 +54,15 @@ class CasStore(Store):
         await self.backend.close()
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        if len(arrivals) == 1:
-            return await self._append(arrivals[0].key, arrivals)
+        if not arrivals:
+            return []
         indexes: dict[ConversationKey, list[int]] = {}
         for index, arrival in enumerate(arrivals):
             indexes.setdefault(arrival.key, []).append(index)
-        answers = await _all([self._append(key, [arrivals[i] for i in own]) for key, own in indexes.items()])
-        by_index = {
-            index: answer
-            for own, some in zip(indexes.values(), answers, strict=True)
-            for index, answer in zip(own, some, strict=True)
-        }
-        return [by_index[index] for index in range(len(arrivals))]
+        call = _AppendCall(arrivals, len(indexes))
+        for key, own in indexes.items():
+            self._queue(key).submit(key, call, own)
+        return await call.future
 
     async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
         return await self._submit(key, lambda draft: draft.touch(touch, rules))
@@ -89,7 +86,12 @@ class CasStore(Store):
         return [claim for claim in claims if claim]
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
-        return await _all([self._extend(claim, lease_ms) for claim in claims])
+        if not claims:
+            return []
+        call = _ExtendCall(claims, lease_ms)
+        for index, claim in enumerate(claims):
+            self._queue(claim.key).submit(claim.key, call, index)
+        return await call.future
 
     async def save(self, claim: Claim, progress: Progress) -> bool:
         return await self._submit(claim.key, lambda draft: draft.save(claim, progress))
@@ -132,13 +134,6 @@ class CasStore(Store):
                 return answer
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
-    def _append(self, key: ConversationKey, arrivals: Sequence[Append]) -> "asyncio.Future[list[Appended]]":
-        payloads = [encode(arrival.message) for arrival in arrivals]
-        return self._queue(key).submit(key, lambda draft: list(map(draft.append, arrivals, payloads)), is_new=True)
-
-    def _extend(self, claim: Claim, lease_ms: int) -> "asyncio.Future[bool]":
-        return self._submit(claim.key, lambda draft: draft.extend(claim, lease_ms))
-
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages cannot be read now is handed back at once."""
         self._queue(due.key).remember(due.key, draft.written)
@@ -156,11 +151,51 @@ class CasStore(Store):
         shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
-    def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
-        return self._queue(key).submit(key, operation)
+    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> T:
+        call = SingleCall(operation)
+        self._queue(key).submit(key, call)
+        return await call.future
 
     def _queue(self, key: ConversationKey) -> WriteQueue:
         return self._queues[self.backend.shard_of(key)]
+
+
+class _AppendCall(Call[list[Appended]]):
+    """An item is the indexes of one conversation's arrivals, so that all or none of them are stored."""
+
+    __slots__ = ("_answers", "_arrivals", "_payloads")
+    is_new = True
+
+    def __init__(self, arrivals: Sequence[Append], items: int) -> None:
+        super().__init__(items)
+        self._arrivals = arrivals
+        self._payloads = [encode(arrival.message) for arrival in arrivals]
+        self._answers: dict[int, Appended] = {}
+
+    def run(self, draft: Draft, item: list[int]) -> None:
+        for index in item:
+            self._answers[index] = draft.append(self._arrivals[index], self._payloads[index])
+
+    def answer(self) -> list[Appended]:
+        return [self._answers[index] for index in range(len(self._arrivals))]
+
+
+class _ExtendCall(Call[list[bool]]):
+    """An item is the index of a claim."""
+
+    __slots__ = ("_answers", "_claims", "_lease_ms")
+
+    def __init__(self, claims: Sequence[Claim], lease_ms: int) -> None:
+        super().__init__(len(claims))
+        self._claims = claims
+        self._lease_ms = lease_ms
+        self._answers = [False] * len(claims)
+
+    def run(self, draft: Draft, item: int) -> None:
+        self._answers[item] = draft.extend(self._claims[item], self._lease_ms)
+
+    def answer(self) -> list[bool]:
+        return self._answers
 
 
 class CasLetters(Letters):
@@ -187,12 +222,3 @@ class CasLetters(Letters):
 
     async def discard(self, letter_id: str) -> bool:
         return bool(await self._store.end_letter(letter_id, Draft.discard_letter))
-
-
-async def _all(answers: "Sequence[asyncio.Future[T]]") -> list[T]:
-    """Every answer, once all are there; the first error if any failed."""
-    results = await asyncio.gather(*answers, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return cast(list[T], results)

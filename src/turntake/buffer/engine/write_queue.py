@@ -1,25 +1,26 @@
-"""Operations on conversations, gathered for as long as one write is under way and then written together.
+"""What is asked of conversations, gathered for as long as one write is under way and then written together.
 
-How this works: an operation is a function that changes a draft. `submit` puts it into the job of its conversation and
-returns a future. A writer takes the jobs that waited longest, one per conversation, decides each on the row this
+How this works: a call has items, each of which changes the draft of one conversation. `submit` puts an item into the
+job of its conversation. A writer takes the jobs that waited longest, one per conversation, decides each on the row this
 process wrote last (it asks nobody first), and hands all drafts to the backend in one swap. What is submitted meanwhile
-waits for the next swap: a lone operation waits for nobody, and many share one round trip or one fsync.
+waits for the next swap: a lone item waits for nobody, and many share one round trip or one fsync.
 
 If another process wrote a row meanwhile, the backend refuses that draft and says what it has. The job is then decided
-again on that row, in the next round of the same writer; the others are done. So every operation may run several times,
-each time on a newer row, and only the last run counts. No conversation is in two swaps of this process at once, so it
+again on that row, in the next round of the same writer; the others are done. So every item may run several times, each
+time on a newer row, and only the last run counts. No conversation is in two swaps of this process at once, so it
 never competes with itself.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from turntake.buffer.engine.backend import Backend, Refusal
-from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.draft import NEW, Draft, Row
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -34,15 +35,68 @@ ROUNDS = 200
 # A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100
 
-NEW = Row()
 T = TypeVar("T")
-Operation = Callable[[Draft], Any]
+
+
+class Call(ABC, Generic[T]):
+    """What one caller asked for: one or several items, of one or several conversations, answered together.
+
+    Each item may be run several times, each time on a newer row; the last run's answer counts.
+    """
+
+    __slots__ = ("_error", "_missing", "future")
+    is_new = False
+    """New work is refused while too much waits; what settles older work never is."""
+
+    def __init__(self, items: int) -> None:
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._missing = items
+        self._error: Exception | None = None
+
+    @abstractmethod
+    def run(self, draft: Draft, item: Any) -> None:
+        """Carries one item out on a draft, and notes its answer."""
+
+    @abstractmethod
+    def answer(self) -> T:
+        """Once every item is stored."""
+
+    def succeed(self) -> None:
+        """One more item is stored."""
+        self._missing -= 1
+        if not self._missing and not self.future.done():
+            if self._error is None:
+                self.future.set_result(self.answer())
+            else:
+                self.future.set_exception(self._error)
+
+    def fail(self, error: Exception) -> None:
+        """The caller gets the first error, once it is known what became of every item."""
+        self._error = self._error or error
+        self.succeed()
+
+
+class SingleCall(Call[T]):
+    """One operation on one conversation."""
+
+    __slots__ = ("_answer", "_operation")
+    _answer: T
+
+    def __init__(self, operation: Callable[[Draft], T]) -> None:
+        super().__init__(1)
+        self._operation = operation
+
+    def run(self, draft: Draft, item: Any) -> None:
+        self._answer = self._operation(draft)
+
+    def answer(self) -> T:
+        return self._answer
 
 
 class Job:
-    """The operations waiting for one conversation, and whom to answer."""
+    """What waits for one conversation: the items of calls, in order."""
 
-    __slots__ = ("answers", "draft", "is_fresh", "key", "known", "operations", "row")
+    __slots__ = ("draft", "is_fresh", "items", "key", "known", "row")
     draft: Draft
 
     def __init__(self, key: ConversationKey) -> None:
@@ -50,8 +104,7 @@ class Job:
         self.row = NEW
         self.is_fresh = False
         self.known: frozenset[str] = frozenset()
-        self.operations: list[tuple[Operation, asyncio.Future[Any]]] = []
-        self.answers: list[Any] = []
+        self.items: list[tuple[Call[Any], Any]] = []
 
     def decide(self, now: int) -> bool:
         """Whether there is something to write or, since nobody was asked yet, to compare."""
@@ -62,22 +115,20 @@ class Job:
         except Exception as error:
             self.fail(error)
             return False
-        if not self.operations or (self.is_fresh and not self.draft.is_changed):
+        if not self.items or (self.is_fresh and not self.draft.is_changed):
             self.succeed()
             return False
         return True
 
     def _run_all(self, now: int) -> bool:
-        """False if an operation broke: it is left out, and the others begin again without what it did."""
+        """False if an item broke: it is left out, and the others begin again without what it did."""
         self.draft = Draft(self.key, self.row, now, self.known)
-        self.answers = []
-        for index, (operation, future) in enumerate(self.operations):
+        for index, (call, item) in enumerate(self.items):
             try:
-                self.answers.append(operation(self.draft))
+                call.run(self.draft, item)
             except Exception as error:
-                if not future.done():
-                    future.set_exception(error)
-                del self.operations[index]
+                call.fail(error)
+                del self.items[index]
                 return False
         return True
 
@@ -86,14 +137,12 @@ class Job:
         self.is_fresh = self.is_fresh or refusal.is_read
 
     def succeed(self) -> None:
-        for (_, future), answer in zip(self.operations, self.answers, strict=True):
-            if not future.done():
-                future.set_result(answer)
+        for call, _ in self.items:
+            call.succeed()
 
     def fail(self, error: Exception) -> None:
-        for _, future in self.operations:
-            if not future.done():
-                future.set_exception(error)
+        for call, _ in self.items:
+            call.fail(error)
 
 
 class WriteQueue:
@@ -111,28 +160,21 @@ class WriteQueue:
         self._hinted_at = 0
         self._is_closed = False
 
-    def submit(
-        self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
-    ) -> asyncio.Future[T]:
-        """The operation's answer, once it is stored. It may be run several times, each on a newer row.
-
-        New work is refused while too much waits; what settles older work never is.
-        """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    def submit(self, key: ConversationKey, call: Call[Any], item: Any = None) -> None:
+        """One item of a call. The call's future has the answer, once everything is stored."""
         if self._is_closed:
-            future.set_exception(StoreUnavailable("The store is closed."))
-            return future
-        if is_new and self._length >= LONGEST_QUEUE:
-            future.set_exception(StoreUnavailable("Too many writes wait for the store; send it again later."))
-            return future
+            call.fail(StoreUnavailable("The store is closed."))
+            return
+        if call.is_new and self._length >= LONGEST_QUEUE:
+            call.fail(StoreUnavailable("Too many writes wait for the store; send it again later."))
+            return
         job = self._waiting.get(key)
         if job is None:
             job = self._waiting[key] = Job(key)
-        job.operations.append((operation, future))
+        job.items.append((call, item))
         self._length += 1
         if len(self._writers) < self._backend.writers and key not in self._being_written:
             self._start_writer()
-        return future
 
     def remember(self, key: ConversationKey, row: Row) -> None:
         """What the store has as far as anybody here knows: the next operation is decided on it."""
@@ -168,14 +210,13 @@ class WriteQueue:
         keys = list(islice(free, self._backend.batch))
         jobs = [self._waiting.pop(key) for key in keys]
         self._being_written.update(keys)
-        for job in jobs:
-            job.row = self._rows.get(job.key, NEW)
-            self._length -= len(job.operations)
+        self._length -= sum(len(job.items) for job in jobs)
         return jobs
 
     async def _write(self, jobs: list[Job]) -> None:
         open_jobs = jobs
         try:
+            await self._find_rows(jobs)
             for _ in range(ROUNDS):
                 open_jobs = await self._round(open_jobs)
                 if not open_jobs:
@@ -186,6 +227,21 @@ class WriteQueue:
             self._fail(open_jobs, error)
         finally:
             self._being_written.difference_update(job.key for job in jobs)
+
+    async def _find_rows(self, jobs: list[Job]) -> None:
+        """What each job is decided on first."""
+        unknown: list[Job] = []
+        for job in jobs:
+            row = self._rows.get(job.key)
+            if row is None:
+                unknown.append(job)
+            else:
+                job.row = row
+        if unknown and self._backend.loads_first:
+            # One row that nobody can read fails the call. All are taken for new then, and the swap refuses one by one.
+            with suppress(Exception):
+                for job, row in zip(unknown, await self._backend.load([job.key for job in unknown]), strict=True):
+                    job.row = row
 
     async def _round(self, jobs: list[Job]) -> list[Job]:
         """Decides and writes; returns those that must be decided again."""

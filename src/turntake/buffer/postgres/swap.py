@@ -115,7 +115,7 @@ def _messages(drafts: list[Draft]) -> tuple[object, ...]:
         froms.append(len(numbers) + 1)
         numbers.extend([number] * len(draft.added))
         tos.append(len(numbers))
-    added = list(chain.from_iterable(draft.added for draft in drafts))
+    added = list(chain.from_iterable(draft.added.values() for draft in drafts))
     return (
         froms,
         tos,

@@ -90,7 +90,7 @@ class SwapCall:
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
         self.args += (key, draft.row.version, due, state, draft.body, len(draft.added), len(draft.moved), turns)
         if draft.added:
-            self.args += _messages(draft.added)
+            self.args += _messages(list(draft.added.values()))
         if draft.moved:
             self.args.append(encode(draft.moved))
         if turns:

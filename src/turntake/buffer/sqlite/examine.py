@@ -2,19 +2,23 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
+
+from turntake.buffer.sqlite.schema import migrations, refuse_network, schema_version
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 
+# About a million messages with their turns; enough for a few hours of a busy day.
 DISK_LITTLE_BYTES = 1 << 30
+# The write-ahead log alone may grow to this before it is copied back.
 DISK_NOTHING_BYTES = 100 << 20
 
 
-def sqlite_findings(path: Path) -> Iterator[Finding]:
-    from turntake.buffer.sqlite.store import refuse_network
-
+async def examine(path: Path) -> AsyncIterator[Finding]:
+    """Changes nothing: a file that is not there yet is not made."""
     folder = path.parent
     if not folder.is_dir():
         yield Finding("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
@@ -30,10 +34,6 @@ def sqlite_findings(path: Path) -> Iterator[Finding]:
 
 def contents(path: Path) -> str:
     """What the file holds. Raises OSError that says what is wrong with it."""
-    import apsw
-
-    from turntake.buffer.sqlite.schema import migrations, schema_version
-
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise OSError(f"{path} cannot be written by this user")
     if not path.exists():

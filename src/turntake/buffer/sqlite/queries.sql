@@ -4,25 +4,36 @@ SELECT seen_at FROM clock;
 -- note_clock: the time is now
 INSERT INTO clock (one, seen_at) VALUES (1, ?) ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at);
 
--- load: one conversation by its key
-SELECT id, body FROM conversations WHERE key = ?;
+-- load: a conversation by its key
+SELECT key, id, version, body FROM conversations WHERE key = ?;
 
--- load_by_id: one conversation by its number
-SELECT key, body FROM conversations WHERE id = ?;
+-- number: the number of a conversation, by which its messages and turns are kept
+SELECT id FROM conversations WHERE key = ?;
 
--- last_id: the highest conversation number given so far
-SELECT coalesce(max(id), 0) FROM conversations;
+-- next_number: the number of the next new conversation
+SELECT coalesce(max(id), 0) + 1 FROM conversations;
 
--- store: a conversation as it stands now
-INSERT INTO conversations (id, key, state, due_at, body) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, body = excluded.body;
+-- add: a new conversation; nothing happens if there is one
+INSERT INTO conversations (id, key, version, state, due_at, body) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING;
 
--- add_message: nothing happens if the conversation knows the id
-INSERT INTO messages (conversation, seq, id, received_at, payload) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (conversation, id) DO NOTHING RETURNING seq;
+-- swap: a conversation as it stands now, if its version is still the one it was decided on
+UPDATE conversations SET version = ?, state = ?, due_at = ?, body = ? WHERE id = ? AND version = ?;
+
+-- repair: the copies as the body has them, unless somebody wrote it meanwhile
+UPDATE conversations SET state = ?, due_at = ? WHERE key = ? AND version = ?;
+
+-- put_off: a row that cannot be read is looked at again later
+UPDATE conversations SET due_at = ? WHERE id = ? AND version = ?;
+
+-- add_message: nothing happens if the conversation has the id, or another message of that number, already
+INSERT INTO messages (conversation, seq, id, received_at, payload) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- known_id: whether the conversation knows it
+SELECT id FROM messages WHERE conversation = (SELECT id FROM conversations WHERE key = ?) AND id = ?;
 
 -- messages: a range of a conversation
-SELECT seq, received_at, payload FROM messages WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq;
+SELECT seq, received_at, payload FROM messages
+WHERE conversation = (SELECT id FROM conversations WHERE key = ?) AND seq BETWEEN ? AND ? ORDER BY seq;
 
 -- move_message: a message of a dead letter gets a new number
 UPDATE messages SET seq = ? WHERE conversation = ? AND seq = ?;
@@ -31,10 +42,7 @@ UPDATE messages SET seq = ? WHERE conversation = ? AND seq = ?;
 DELETE FROM messages WHERE conversation = ? AND seq BETWEEN ? AND ?;
 
 -- due: who is due, earliest first
-SELECT id, key, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;
-
--- put_off: a row that cannot be read is looked at again later
-UPDATE conversations SET due_at = ? WHERE id = ?;
+SELECT id, key, version, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;
 
 -- next_due: the earliest deadline
 SELECT due_at FROM conversations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1;
@@ -48,11 +56,19 @@ INSERT INTO turns (conversation, head, tail, id, closed_at, letter_at, body) VAL
 ON CONFLICT DO UPDATE
 SET closed_at = excluded.closed_at, letter_at = excluded.letter_at, body = excluded.body;
 
+-- end_letter: it was retried or discarded
+UPDATE turns SET letter_at = NULL WHERE id = ?;
+
 -- turn: by its id
-SELECT conversation, body FROM turns WHERE id = ?;
+SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.id = t.conversation WHERE t.id = ?;
 
 -- turns: the latest of a conversation
-SELECT id, conversation, body FROM turns WHERE conversation = ? ORDER BY head DESC, tail DESC LIMIT ?;
+SELECT ?1, id, body, letter_at FROM turns
+WHERE conversation = (SELECT id FROM conversations WHERE key = ?1) ORDER BY head DESC, tail DESC LIMIT ?2;
+
+-- letters: the latest before a point of the list
+SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.id = t.conversation
+WHERE t.letter_at IS NOT NULL AND (t.letter_at, t.id) < (?, ?) ORDER BY t.letter_at DESC, t.id DESC LIMIT ?;
 
 -- closed_before: turns old enough to forget
 SELECT conversation, body FROM turns WHERE closed_at < ? AND letter_at IS NULL ORDER BY closed_at LIMIT ?;
@@ -60,19 +76,9 @@ SELECT conversation, body FROM turns WHERE closed_at < ? AND letter_at IS NULL O
 -- drop_turn: forgotten
 DELETE FROM turns WHERE conversation = ? AND head = ? AND tail = ?;
 
--- letter: a dead letter by its id
-SELECT conversation, body FROM turns WHERE id = ? AND letter_at IS NOT NULL;
+-- waiting: conversations with a deadline, after a point of the list
+SELECT due_at, key, version, body FROM conversations
+WHERE due_at IS NOT NULL AND (due_at, key) > (?, ?) ORDER BY due_at, key LIMIT ?;
 
--- letters: the latest before a place in the list
-SELECT letter_at, id, conversation, body FROM turns
-WHERE letter_at IS NOT NULL AND (letter_at, id) < (?, ?) ORDER BY letter_at DESC, id DESC LIMIT ?;
-
--- end_letter: it was retried or discarded
-UPDATE turns SET letter_at = NULL WHERE id = ? AND letter_at IS NOT NULL RETURNING conversation, body;
-
--- waiting_page: conversations with a deadline, after a place in the list
-SELECT due_at, key, body FROM conversations
-WHERE due_at IS NOT NULL AND (due_at, key) > (?, ?) AND (?3 = '' OR state = ?3) ORDER BY due_at, key LIMIT ?4;
-
--- idle_page: conversations without a deadline, after a place in the list
-SELECT key, body FROM conversations WHERE key > ? AND due_at IS NULL ORDER BY key LIMIT ?;
+-- idle: conversations without a deadline, after a point of the list
+SELECT due_at, key, version, body FROM conversations WHERE due_at IS NULL AND key > ? ORDER BY key LIMIT ?;

@@ -1,5 +1,6 @@
 """Opening a database: connection settings and numbered migrations."""
 
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -57,6 +58,17 @@ def migrate(connection: apsw.Connection) -> None:
 def schema_version(connection: apsw.Connection) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone() or (0,)
     return int(version)
+
+
+def refuse_network(path: Path) -> None:
+    """The write-ahead log needs shared memory, which a network file system does not give."""
+    with suppress(OSError):
+        kind = network_file_system(path, Path("/proc/mounts").read_text())
+        if kind:
+            raise ConfigurationError(
+                f"{path} is on a network file system ({kind}), where SQLite loses data; use a local disk, "
+                "or another store."
+            )
 
 
 def network_file_system(path: Path, mounts: str) -> str | None:

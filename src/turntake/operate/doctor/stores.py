@@ -1,7 +1,6 @@
 """The operator's side of stores: examines one, repairs its index, finishes its upgrade. Errors become findings."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 from turntake.buffer.open import Examined, Maintained, open_store, store_kind
 from turntake.clock import Clock
@@ -18,8 +17,7 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
             async for finding in kind.examine(url, clock):
                 yield finding
         else:
-            for finding in _unexamined(url):
-                yield finding
+            yield Finding("ok", "store", f"{without_password(url)} (not opened)")
     except Exception as error:
         yield _failed("store", error)
 
@@ -59,14 +57,3 @@ def _failed(subject: str, error: Exception) -> Finding:
     return Finding(
         "fail", subject, str(error) if isinstance(error, TurntakeError) else f"failed: {type(error).__name__}"
     )
-
-
-def _unexamined(url: str) -> list[Finding]:
-    if url.startswith("memory:"):
-        says = "memory:// forgets everything when the server stops; use sqlite:/// to keep it"
-        return [Finding("warn", "store", says)]
-    if url.startswith("sqlite:///"):
-        from turntake.buffer.sqlite.examine import sqlite_findings
-
-        return list(sqlite_findings(Path(url.removeprefix("sqlite:///")).absolute()))
-    return [Finding("ok", "store", f"{without_password(url)} (not opened)")]

@@ -1,0 +1,88 @@
+"""What happened, read from SQLite on a connection of its own, so that no reader ever waits for a commit.
+
+Listings may take a while, so a thread reads them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import apsw
+
+from turntake.buffer.codec import decode_closed, decode_conversation
+from turntake.buffer.cursor import LATEST, Cursor
+from turntake.buffer.engine.backend import Archive, TurnRow
+from turntake.buffer.engine.draft import Row
+from turntake.buffer.sqlite.commit_thread import CommitThread
+from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
+from turntake.rules.key import ConversationKey
+
+T = TypeVar("T")
+
+
+class SqliteArchive(Archive):
+    """Reads short answers with `reader` and lists with `lister`, which it owns; forgets on the writer's connection."""
+
+    def __init__(
+        self, reader: apsw.Connection, lister: apsw.Connection, writer: apsw.Connection, commits: CommitThread
+    ) -> None:
+        self._reader = reader
+        self._lister = lister
+        self._writer = writer
+        self._commits = commits
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="turntake-sqlite-lister")
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._lister.close()
+
+    async def turn(self, turn_id: str) -> TurnRow | None:
+        with unavailable_on_error():
+            row = one(self._reader, "turn", turn_id)
+        return None if row is None else _turn(*row)
+
+    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
+        return await self._list(_turn, "turns", str(key), limit)
+
+    async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
+        at, letter_id = before or (LATEST, "")
+        return await self._list(_turn, "letters", at, letter_id, limit)
+
+    async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
+        due_at, key = after or Cursor(0, "")
+        page: list[tuple[Cursor, Row]] = []
+        if due_at is not None:
+            page = await self._list(_listed, "waiting", due_at, key, limit)
+            key = ""
+        if len(page) < limit:
+            page += await self._list(_listed, "idle", key, limit - len(page))
+        return page
+
+    async def forget(self, before: int, limit: int) -> int:
+        return await self._commits.run(lambda: self._forget(before, limit), limit)
+
+    async def _list(self, read: Callable[..., T], query: str, *bindings: Any) -> list[T]:
+        def in_thread() -> list[T]:
+            with unavailable_on_error():
+                return [read(*row) for row in rows(self._lister, query, *bindings)]
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, in_thread)
+
+    def _forget(self, before: int, limit: int) -> int:
+        old = rows(self._writer, "closed_before", before, limit)
+        for conversation, body in old:
+            closed = decode_closed(body)
+            if closed.status != "interrupted":
+                run(self._writer, "drop_messages", conversation, closed.head, closed.tail)
+            run(self._writer, "drop_turn", conversation, closed.head, closed.tail)
+        return len(old)
+
+
+def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:
+    closed = None if body is None else decode_closed(body)
+    return TurnRow(ConversationKey.parse(key), turn_id, closed, letter_at is not None)
+
+
+def _listed(due_at: int | None, key: str, version: int, body: bytes) -> tuple[Cursor, Row]:
+    return Cursor(due_at, key), Row(version, decode_conversation(body))

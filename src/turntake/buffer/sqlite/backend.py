@@ -1,0 +1,189 @@
+"""The backend on a SQLite file: writes share transactions, reads have a connection of their own.
+
+How this works: rows are read on the event loop, on a connection that no commit can hold up. Drafts are written by the
+commit thread's next transaction, together with whatever else waits. A row that was read may have changed by then, here
+or in another process; its version tells, so nothing needs to be locked in between, also for a claim.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from turntake.buffer.codec import decode_conversation, decode_message
+from turntake.buffer.engine.backend import PAGE, Backend, Due, Messages, Offer, Refusal
+from turntake.buffer.engine.draft import NEW, Draft, Row
+from turntake.buffer.sqlite.archive import SqliteArchive
+from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
+from turntake.buffer.sqlite.queries import SQL, one, rows, run, unavailable_on_error
+from turntake.buffer.sqlite.schema import WRITER_CACHE_KIB, connect, migrate, refuse_network
+from turntake.buffer.sqlite.swap import Swap
+from turntake.buffer.store import Hint
+from turntake.clock import Clock
+from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.rules.key import ConversationKey
+
+log = logging.getLogger("turntake")
+
+# Often enough that a clock set back by more than this is noticed at the next start, seldom enough to cost nothing.
+CLOCK_NOTED_MS = 1_000
+# A clock that is a minute behind was set back; less may be two machines that differ.
+NOTICEABLE_MS = 60_000
+# A row that cannot be read is logged once a minute, until somebody repairs it or installs the release that wrote it.
+UNREADABLE_MS = 60_000
+
+
+class SqliteBackend(Backend):
+    """One file, one shard. Reading is nearly free, so a row that nobody remembers is loaded before it is decided on."""
+
+    # The next batch gathers while one commits: two at once would only halve each other.
+    writers = 1
+    batch = PAGE
+    loads_first = True
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._noted_at = 0
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._connect)
+        self._commits = CommitThread(self._writer)
+        self._swap = Swap(self._writer)
+        self.archive: SqliteArchive = SqliteArchive(self._reader, self._lister, self._writer, self._commits)
+        (seen_at,) = one(self._reader, "clock") or (0,)
+        behind_ms = seen_at - self._clock.now()
+        if behind_ms > NOTICEABLE_MS:
+            log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
+        self._clock.not_before(seen_at)
+
+    async def close(self) -> None:
+        await self._commits.close()
+        self.archive.close()
+        self._reader.close()
+        await asyncio.to_thread(self._writer.close)
+
+    def shard_of(self, key: ConversationKey) -> int:
+        return 0
+
+    async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
+        names = [str(key) for key in keys]
+        with unavailable_on_error():
+            loaded = self._load(names)
+        return [loaded.get(name, NEW) for name in names]
+
+    async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
+        with unavailable_on_error():
+            found = rows(self._read, "messages", str(key), head, tail)
+        return {seq: replace(decode_message(raw), seq=seq, received_at=at) for seq, at, raw in found}
+
+    async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
+        refusals: list[Refusal | None] = []
+        for weight, part in _parts(drafts):
+            try:
+                refusals += await self._commits.run(partial(self._write, part), weight)
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                refusals += await self._write_alone(part, error)
+        return refusals
+
+    @asynccontextmanager
+    async def offer(self, limit: int, now: int) -> AsyncIterator["SqliteOffer"]:
+        with unavailable_on_error():
+            found = rows(self._read, "due", now, min(limit, PAGE))
+        due: list[Due] = []
+        for id, key, version, body in found:
+            try:
+                due.append(Due(ConversationKey.parse(key), Row(version, decode_conversation(body)), {}))
+            except (ValueError, msgspec.MsgspecError):
+                log.error("A conversation cannot be read", extra={"action": "claim", "row": id})
+                await self._commits.run(partial(run, self._writer, "put_off", now + UNREADABLE_MS, id, version))
+        yield SqliteOffer(self, due)
+
+    async def next_due(self) -> int | None:
+        with unavailable_on_error():
+            row = one(self._read, "next_due")
+        return None if row is None else int(row[0])
+
+    async def repair(self, wrong: Sequence[Due]) -> None:
+        """Sets the copies beside the body right: they are what the index is of."""
+        bindings = [
+            (due.row.conversation.state, due.row.conversation.due_at, str(due.key), due.row.version) for due in wrong
+        ]
+        repair = partial(self._writer.executemany, SQL["repair"], bindings)
+        await self._commits.run(repair, len(bindings))
+
+    @property
+    def _read(self) -> apsw.Connection:
+        """The writer's connection while nothing is written: it remembers pages that another one would have to read."""
+        return self._writer if self._commits.is_idle else self._reader
+
+    def _connect(self) -> None:
+        refuse_network(Path(self._path).resolve())
+        try:
+            self._writer = connect(self._path, WRITER_CACHE_KIB)
+            migrate(self._writer)
+            self._reader, self._lister = connect(self._path), connect(self._path)
+        except apsw.Error as error:
+            raise ConfigurationError(f"Cannot open the SQLite file {self._path}: {error}") from error
+
+    def _load(self, names: Sequence[str]) -> dict[str, Row]:
+        connection, loaded = self._read, {}
+        # One transaction, since each statement would otherwise look for changes by other processes.
+        connection.execute("BEGIN")
+        try:
+            for key, number, version, body in connection.executemany(SQL["load"], [(name,) for name in names]):
+                self._swap.remember(key, number)
+                loaded[key] = Row(version, decode_conversation(body))
+        finally:
+            connection.execute("COMMIT")
+        return loaded
+
+    def _write(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
+        now = drafts[0].now
+        if now >= self._noted_at + CLOCK_NOTED_MS:
+            self._noted_at = now
+            run(self._writer, "note_clock", now)
+        return self._swap.run(drafts)
+
+    async def _write_alone(self, drafts: Sequence[Draft], error: Exception) -> list[Refusal | None]:
+        """One draft cannot be written, so that nothing was: each is tried alone, and the others go through."""
+        if len(drafts) == 1:
+            return [Refusal(drafts[0].row, error=error)]
+        refusals: list[Refusal | None] = []
+        for draft in drafts:
+            refusals += await self.swap(0, [draft], None)
+        return refusals
+
+
+class SqliteOffer(Offer):
+    """Nothing is locked or reserved: whoever else takes a conversation first changes its version."""
+
+    def __init__(self, backend: SqliteBackend, due: Sequence[Due]) -> None:
+        self.due = due
+        self._backend = backend
+
+    async def take(self, drafts: Sequence[Draft]) -> list[bool]:
+        return [refusal is None for refusal in await self._backend.swap(0, drafts, None)]
+
+    async def repair(self, wrong: Sequence[Due]) -> None:
+        await self._backend.repair(wrong)
+
+
+def _parts(drafts: Sequence[Draft]) -> Iterator[tuple[int, Sequence[Draft]]]:
+    """As many drafts as fit into one transaction, with their weight in rows: usually all."""
+    start, weight = 0, 0
+    for index, draft in enumerate(drafts):
+        own = 1 + len(draft.added)
+        if weight and weight + own > LARGEST_TRANSACTION:
+            yield weight, drafts[start:index]
+            start, weight = index, 0
+        weight += own
+    yield weight, drafts[start:]

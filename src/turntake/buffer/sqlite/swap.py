@@ -1,0 +1,120 @@
+"""Drafts written inside an open transaction, each if its row still has the version it was decided on.
+
+How this works: nearly always every draft is taken. So all rows are written at once, one statement for many, and then
+their messages, turns and letters. A row with another version and a message whose id is known are not written, which
+shows in the number of rows changed. Only if that number is wrong, all of it is undone, each draft is compared on its
+own, and those that hold are written again. `RETURNING` would tell at once and costs three times as much.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from turntake.buffer.codec import encode
+from turntake.buffer.engine.backend import Refusal, refused
+from turntake.buffer.engine.draft import Draft
+from turntake.buffer.sqlite.queries import SQL, one
+from turntake.errors import StoreUnavailable
+from turntake.rules.conversation import Closed
+
+# Row numbers take about 100 bytes each; all are dropped at once when there are so many, since they are soon read again.
+NUMBERS_REMEMBERED = 50_000
+
+
+class Swap:
+    """Knows the numbers of the rows it met, by which their messages and turns are kept; they never change."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._numbers: dict[str, int] = {}
+
+    def remember(self, key: str, number: int) -> None:
+        if len(self._numbers) >= NUMBERS_REMEMBERED:
+            self._numbers.clear()
+        self._numbers[key] = number
+
+    def run(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
+        """One refusal or None for each draft in order; a draft is written whole or not at all."""
+        refusals: list[Refusal | None] = [None] * len(drafts)
+        self._connection.execute("SAVEPOINT swap")
+        if not self._write(drafts):
+            self._connection.execute("ROLLBACK TO swap")
+            # A number that was met in a transaction which then failed may be another row's by now.
+            self._numbers.clear()
+            refusals = [self._compare(draft) for draft in drafts]
+            if not self._write([draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None]):
+                raise StoreUnavailable("The SQLite file contradicts itself: PRAGMA integrity_check says more.")
+        self._connection.execute("RELEASE swap")
+        return refusals
+
+    def _write(self, drafts: Sequence[Draft]) -> bool:
+        """False, with some of it written, unless every draft holds."""
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        messages: list[tuple[Any, ...]] = []
+        turns: list[tuple[int, Draft]] = []
+        next_number = 0
+        for draft in drafts:
+            key, conversation = str(draft.key), draft.conversation
+            if not draft.is_changed:
+                if self._compare(draft):
+                    return False
+                continue
+            if draft.row.version:
+                number = self._number(key)
+                changed.append(
+                    (draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version)
+                )
+            else:
+                number = next_number or one(self._connection, "next_number")[0]
+                next_number = number + 1
+                new.append((number, key, draft.version, conversation.state, conversation.due_at, draft.body))
+            messages += [(number, m.seq, m.id, m.received_at, m.payload) for m in draft.added.values()]
+            if draft.opened or draft.closed or draft.ended:
+                turns.append((number, draft))
+        # Messages first: of what can be wrong, a message that was sent again is the likeliest.
+        if not (self._all("add_message", messages) and self._all("swap", changed) and self._all("add", new)):
+            return False
+        for number, draft in turns:
+            self._write_turns(number, draft)
+        return True
+
+    def _all(self, query: str, bindings: list[tuple[Any, ...]]) -> bool:
+        """Whether each of them changed a row."""
+        if not bindings:
+            return True
+        before = self._connection.total_changes()
+        self._connection.executemany(SQL[query], bindings)
+        return self._connection.total_changes() - before == len(bindings)
+
+    def _number(self, key: str) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            (number,) = one(self._connection, "number", key) or (0,)
+            self.remember(key, number)
+        return number
+
+    def _write_turns(self, number: int, draft: Draft) -> None:
+        for opened in draft.opened:
+            self._connection.execute(SQL["open_turn"], (number, opened.head, opened.tail, opened.id))
+        for closed in draft.closed:
+            self._connection.execute(SQL["close_turn"], _closed(number, closed))
+        for letter in draft.ended:
+            self._connection.execute(SQL["end_letter"], (letter.id,))
+        if draft.moved:
+            self._connection.executemany(SQL["move_message"], [(new, number, seq) for seq, new in draft.moved])
+
+    def _compare(self, draft: Draft) -> Refusal | None:
+        """What there is instead of what the draft was decided on."""
+        _, _, version, body = one(self._connection, "load", str(draft.key)) or ("", 0, 0, b"")
+        asked = [(str(draft.key), message_id) for message_id in draft.added]
+        known = [id for (id,) in self._connection.executemany(SQL["known_id"], asked)] if asked else []
+        if version != draft.row.version:
+            return refused(version, body, known)
+        return Refusal(draft.row, frozenset(known)) if known else None
+
+
+def _closed(number: int, closed: Closed) -> tuple[Any, ...]:
+    letter_at = closed.at if closed.is_letter else None
+    return (number, closed.head, closed.tail, closed.id, closed.at, letter_at, encode(closed))
