@@ -60,11 +60,15 @@ def at(payload: Any, *path: str) -> Any:
 
 def text_at(payload: Any, *path: str) -> str:
     """The text at the path, or a whole number written out, as some platforms write ids; else ""."""
-    value = at(payload, *path)
-    if isinstance(value, str):
-        return value
-    is_id = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LONGEST_ID
-    return str(value) if is_id else ""
+    # The same walk as in `at`, written out: this is called dozens of times for each message.
+    for name in path:
+        if not isinstance(payload, dict):
+            return ""
+        payload = payload.get(name)
+    if isinstance(payload, str):
+        return payload
+    is_id = isinstance(payload, int) and not isinstance(payload, bool) and abs(payload) < _LONGEST_ID
+    return str(payload) if is_id else ""
 
 
 def texts_at(payload: Any, *path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Named accounts: a channel's `accounts` names them, and each has every setting that the channel's main account has."""
+"""Named accounts: a channel's `accounts` names them, and each has all settings of its own that are not shared."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -77,7 +77,7 @@ def metadata_of(post: Post) -> dict[str, Any]:
 def attachments_of(post: Post) -> tuple[Attachment, ...]:
     """The message's one medium, if it has one; an album is one message for each."""
     for kind in FILES:
-        if attachment := _file(kind, post):
+        if kind in post and (attachment := _file(kind, post)):
             return (attachment,)
     attachment = _location(post) or _contact(post) or _poll(post) or _dice(post)
     if attachment is None and (kind := next((kind for kind in NAMED if object_at(post, kind)), "")):

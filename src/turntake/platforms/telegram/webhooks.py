@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from turntake.errors import Forged
 from turntake.platforms.channel import Channel, ChatEvent, Delivery, Needs, Option, Request, keys_in
@@ -110,8 +111,8 @@ class Telegram(Channel):
 
     def _message(self, update_kind: str, post: Post) -> ChatEvent:
         id = text_at(post, "message_id")
-        return ChatEvent(
-            kind=self._kind(update_kind, post),
+        event = ChatEvent(
+            kind="edit" if update_kind in EDITED else "message",
             account=self._bot,
             conversation=conversation_of(post),
             sender=sender_of(post),
@@ -125,18 +126,19 @@ class Telegram(Channel):
             target=id if update_kind in EDITED else "",
             metadata=metadata_of(post),
         )
+        other = self._other_kind(update_kind, post, event)
+        return replace(event, kind=other) if other else event
 
-    def _kind(self, update_kind: str, post: Post) -> str:
-        """What a message is to us: only what a person says to the bot counts."""
-        if not conversation_of(post) or not text_at(post, "message_id"):
+    def _other_kind(self, update_kind: str, post: Post, event: ChatEvent) -> str:
+        """What a message is unless it is one that a person says to the bot; then ""."""
+        if not event.conversation or not event.id:
             return "unsupported"
         if self._is_by_bot(post):
             return "bot_message"
         if update_kind.endswith("business_message") and is_by_owner(post):
             return "echo"
-        if not text_of(post) and not attachments_of(post):
-            return "system"  # somebody joined, a title changed, or it is newer than we are
-        return "edit" if update_kind in EDITED else "message"
+        # Somebody joined, a title changed, or it is newer than we are.
+        return "" if event.text or event.attachments else "system"
 
     def _is_by_bot(self, post: Post) -> bool:
         if "sender_business_bot" in post or post.get("is_automatic_forward") is True:
