@@ -12,7 +12,6 @@ How this works, in three steps:
 A worker that dies between 2 and 3 leaves the row as it was, and a deadline in the index that comes a moment later.
 """
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
@@ -67,7 +66,7 @@ class RedisOffer(Offer):
             self._swapper.swap(self._shards[number], [drafts[index] for index in indexes])
             for number, indexes in by_shard.items()
         ]
-        parts = lists_or_empty(await asyncio.gather(*swaps, return_exceptions=True))
+        parts = await lists_or_empty(swaps)
         is_ours = [False] * len(drafts)
         for indexes, refusals in zip(by_shard.values(), parts, strict=True):
             # A shard that failed gave no answers: nothing of it is ours.
@@ -101,7 +100,7 @@ class RedisOffer(Offer):
         for number, key in earliest:
             by_shard[number].append(key)
         reserving = [self._reserve(self._shards[number], keys, now) for number, keys in by_shard.items()]
-        parts = lists_or_empty(await asyncio.gather(*reserving, return_exceptions=True))
+        parts = await lists_or_empty(reserving)
         rank = {key: rank for rank, (_, key) in enumerate(earliest)}
         return sorted((due for part in parts for due in part), key=lambda due: rank[str(due.key)])
 

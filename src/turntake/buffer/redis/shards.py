@@ -39,17 +39,18 @@ class Shards:
         return list(await asyncio.gather(*map(ask, self._shards)))
 
     async def ask_reachable(self, ask: Callable[[Shard], Awaitable[list[T]]]) -> list[list[T]]:
-        """Every shard's list, an empty one where a shard fails: a node of a cluster that is down stops no other.
-
-        Raises if all fail.
-        """
-        if len(self._shards) == 1:
-            return [await ask(self._shards[0])]
-        return lists_or_empty(await asyncio.gather(*map(ask, self._shards), return_exceptions=True))
+        """Every shard's list, an empty one where a shard fails. Raises if all fail."""
+        return await lists_or_empty([ask(shard) for shard in self._shards])
 
 
-def lists_or_empty(results: "Sequence[list[T] | BaseException]") -> list[list[T]]:
-    """The lists, an empty one for each error. Raises the first error if there are only errors."""
+async def lists_or_empty(asked: Sequence[Awaitable[list[T]]]) -> list[list[T]]:
+    """What several shards answer: an empty list where one fails, since a node that is down must not stop the others.
+
+    Raises the first error if all fail. A single shard, the usual case, needs no task of its own.
+    """
+    if len(asked) == 1:
+        return [await asked[0]]
+    results = await asyncio.gather(*asked, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors and len(errors) == len(results):
         raise errors[0]
