@@ -2,35 +2,32 @@
 
 import json
 import signal
-import threading
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+from harness.gate import GATE, Gate, closed_gate
+from harness.sender import Sender
 from harness.serving import PATIENCE_S, QUICK, Served, eventually, first, served
 from turntake.errors import TurntakeError
 from turntake.operate.client import Client
 
 LONG = ("--http-drain-ms", "600000")
-RECORDING = """
-import asyncio, json
+RECORDING = f"""{GATE}
+import json
+
 async def answer(turn):
-    await asyncio.sleep(0.03)
+    await gate()
     with open("answered", "a") as file:
-        line = {"turn": turn.id, "attempt": turn.attempt, "ids": [message.id for message in turn.messages]}
-        file.write(json.dumps(line) + "\\n")
+        ids = [message.id for message in turn.messages]
+        file.write(json.dumps([os.environ["GATE_PORT"], turn.attempt, ids]) + "\\n")
     return "noted"
 """
-PATIENT_AGENT = """
-import asyncio
-from pathlib import Path
+PATIENT_AGENT = f"""{GATE}
 async def answer(turn):
-    while not Path("go").exists():
-        await asyncio.sleep(0.01)
+    await gate()
     return "at last"
 """
 
@@ -71,7 +68,7 @@ def test_the_wait_ends_by_itself(tmp_path: Path) -> None:
 def test_without_a_wait_the_port_is_closed_at_once(tmp_path: Path) -> None:
     """Even while an answer is still under way: whoever is refused a connection knows that nothing was accepted."""
     (tmp_path / "patient.py").write_text(PATIENT_AGENT)
-    with served(tmp_path, *QUICK, "--agent", "patient:answer") as server:
+    with closed_gate() as gate, served(tmp_path, *QUICK, "--agent", "patient:answer", env=gate.env) as server:
         with server.client.events() as events:
             server.client.post("/v1/messages", message("ann", "1"))
             first(events, "claimed")
@@ -79,7 +76,7 @@ def test_without_a_wait_the_port_is_closed_at_once(tmp_path: Path) -> None:
         with Client(server.url) as another:
             assert any(is_refused(another) for _ in range(1_000))
         assert server.process.poll() is None
-        (tmp_path / "go").touch()
+        gate.open()
         assert server.process.wait(PATIENCE_S) == 0
 
 
@@ -94,12 +91,12 @@ def is_refused(client: Client) -> bool:
 def test_answers_under_way_are_finished(tmp_path: Path) -> None:
     """They begin to finish with the signal, while requests are still served."""
     (tmp_path / "patient.py").write_text(PATIENT_AGENT)
-    with served(tmp_path, *QUICK, *LONG, "--agent", "patient:answer") as server:
+    with closed_gate() as gate, served(tmp_path, *QUICK, *LONG, "--agent", "patient:answer", env=gate.env) as server:
         with server.client.events() as events:
             server.client.post("/v1/messages", message("ann", "1"))
             turn_id = first(events, "claimed")["turnId"]
         client = draining(server).client
-        (tmp_path / "go").touch()
+        gate.open()
         assert eventually(client, f"/v1/turns/{turn_id}", status="answered")["attempt"] == 1
         assert server.stop() == 0
 
@@ -108,14 +105,15 @@ def test_what_is_not_finished_in_time_is_handed_back_while_requests_are_served(t
     """Another worker need not wait for the load balancer of this one."""
     (tmp_path / "patient.py").write_text(PATIENT_AGENT)
     agent = ("--agent", "patient:answer")
-    with served(tmp_path, *QUICK, *LONG, *agent, "--worker-shutdown-ms", "50") as server:
+    flags = (*QUICK, *LONG, *agent, "--worker-shutdown-ms", "50")
+    with closed_gate() as gate, served(tmp_path, *flags, env=gate.env) as server:
         with server.client.events() as events:
             server.client.post("/v1/messages", message("ann", "1"))
             turn_id = first(events, "claimed")["turnId"]
         client = draining(server).client
         eventually(client, f"/v1/turns/{turn_id}", leaseUntilAt=None)
-        (tmp_path / "go").touch()
-        with served(tmp_path, *agent, "--role", "work"):
+        gate.open()
+        with served(tmp_path, *agent, "--role", "work", env=gate.env):
             assert eventually(client, f"/v1/turns/{turn_id}", status="answered")["attempt"] == 2
         assert server.stop() == 0
 
@@ -130,75 +128,48 @@ def test_nothing_is_claimed_any_more(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
-class Sender(threading.Thread):
-    """People behind a load balancer: each message goes to whichever server takes it, again and again until one does."""
-
-    def __init__(self, targets: list[Client]) -> None:
-        super().__init__()
-        self.targets = targets
-        self.acknowledged: list[str] = []
-        self.refused = 0
-        self.is_done = threading.Event()
-
-    def run(self) -> None:
-        for number in count():
-            if self.is_done.is_set():
-                return
-            self.acknowledged.append(self.send(f"c{number % 20}", f"m{number}"))
-
-    def send(self, conversation: str, id: str) -> str:
-        for client in self.tries():
-            try:
-                assert client.post("/v1/messages", message(conversation, id))["status"] in ("buffered", "duplicate")
-            except TurntakeError:
-                self.refused += 1
-            else:
-                return id
-        raise AssertionError("nobody took it")
-
-    def tries(self) -> Iterator[Client]:
-        for _ in range(1_000):
-            yield from list(self.targets)
-
-    def go_on(self, more: int) -> None:
-        """Returns once so many more messages were acknowledged."""
-        wanted = len(self.acknowledged) + more
-        while len(self.acknowledged) < wanted:
-            assert self.is_alive()
-            self.is_done.wait(0.01)
-
-
 def is_idle(client: Client) -> bool:
     return {found["status"] for found in client.get("/v1/conversations")["conversations"]} == {"idle"}
 
 
 def test_a_rolling_restart_under_load_loses_nothing(tmp_path: Path) -> None:
-    """Accepting and working processes are replaced one by one; every acknowledged message is answered exactly once."""
+    """Accepting and working processes are replaced one by one, the latter in the middle of their answers; every
+    acknowledged message is answered exactly once."""
     (tmp_path / "recording.py").write_text(RECORDING)
-    accept = (*QUICK, "--role", "accept")
-    work = (*QUICK, "--role", "work", "--agent", "recording:answer", "--worker-concurrency", "5")
+    sender = Sender(lambda number: (f"c{number % 20}", f"m{number}"))
     with ExitStack() as stack:
-        acceptors = [stack.enter_context(served(tmp_path, *accept)) for _ in range(2)]
-        worker = stack.enter_context(served(tmp_path, *work))
-        sender = Sender([server.client for server in acceptors])
+        gates = [stack.enter_context(closed_gate()) for _ in range(3)]
+
+        def acceptor() -> Served:
+            server = stack.enter_context(served(tmp_path, *QUICK, "--role", "accept"))
+            sender.targets.append(server.client)
+            return server
+
+        def worker(gate: Gate) -> Served:
+            flags = (*QUICK, "--role", "work", "--agent", "recording:answer", "--worker-concurrency", "5")
+            return stack.enter_context(served(tmp_path, *flags, env=gate.env))
+
+        acceptors = [acceptor() for _ in range(2)]
+        old = worker(gates[0])
+        stack.callback(sender.end)
         sender.start()
-        stack.callback(sender.join)
-        stack.callback(sender.is_done.set)
         for generation in range(2):
             sender.go_on(100)
-            acceptors.append(stack.enter_context(served(tmp_path, *accept)))
-            sender.targets.append(acceptors[-1].client)
+            acceptors.append(acceptor())
             assert acceptors[generation].stop() == 0
             sender.go_on(100)
-            before, worker = worker, stack.enter_context(served(tmp_path, *work))
-            assert before.stop() == 0
-        sender.is_done.set()
-        sender.join()
-        assert any(is_idle(worker.client) for _ in range(5_000))
-        assert worker.client.get("/v1/dead-letters")["deadLetters"] == []
-    lines = [json.loads(line) for line in (tmp_path / "answered").read_text().splitlines()]
-    answered = Counter(id for line in lines for id in line["ids"])
+            new = worker(gates[generation + 1])
+            draining(old)
+            gates[generation].open()
+            assert old.process.wait(PATIENCE_S) == 0
+            old = new
+        sender.end()
+        gates[2].open()
+        assert any(is_idle(old.client) for _ in range(5_000))
+        assert old.client.get("/v1/dead-letters")["deadLetters"] == []
+    answers = [json.loads(line) for line in (tmp_path / "answered").read_text().splitlines()]
     assert sender.refused > 0
-    assert set(answered) == set(sender.acknowledged)
-    assert set(answered.values()) == {1}
-    assert {line["attempt"] for line in lines} == {1}
+    assert {port for port, _, _ in answers} == {gate.env["GATE_PORT"] for gate in gates}, "each worker had some"
+    assert {attempt for _, attempt, _ in answers} == {1}
+    answered = sorted(id for _, _, ids in answers for id in ids)
+    assert answered == sorted(chain(*sender.acknowledged.values()))

@@ -1,11 +1,9 @@
 """Two releases at once, as real processes on one store: new ones take over from old ones, and nobody notices."""
 
 import json
-import threading
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import chain, count, product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +12,27 @@ import pytest
 
 from harness import next_release
 from harness.databases import Postgres, Valkey
-from harness.serving import PATIENCE_S, QUICK, Served, eventually, run, served
+from harness.sender import Sender
+from harness.serving import QUICK, Served, eventually, run, served
 from turntake.buffer.codec import decode_conversation, encode
-from turntake.errors import TurntakeError
 from turntake.operate.client import Client
 from turntake.rules.conversation import Buffer, Conversation
 from turntake.rules.deadline import Deadline, Decision
 
 AGENT = """
-import asyncio, json
+import json
 from turntake import RetryLater
 from turntake.rules.conversation import Conversation
 release = "next" if hasattr(Conversation(), "mood") else "this"
 async def answer(turn):
     if turn.attempt == 1 and turn.messages[0].id.endswith(("3-0", "7-0")):
         raise RetryLater(0)
-    await asyncio.sleep(0.05)
     with open("answered", "a") as file:
         line = {"release": release, "attempt": turn.attempt, "ids": [message.id for message in turn.messages]}
         file.write(json.dumps(line) + "\\n")
     return f"{len(turn.messages)} noted"
 """
 BURST = 3
-PAUSE_S = 0.005
-TRIES = 10
 CROWD = 3  # so few that they write again while they are answered
 BURSTS = 3  # of one person: a conversation shows its latest ten turns, so it must not have more
 
@@ -61,56 +56,17 @@ def postgres(tmp_path: Path) -> Iterator[Postgres]:
         yield server
 
 
-class People(threading.Thread):
-    """They write in bursts; each message goes to the next acceptor in turn, again and again until one takes it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.acceptors: list[Client] = []
-        self.acknowledged: defaultdict[str, list[str]] = defaultdict(list)
-        self.taken: Counter[str] = Counter()
-        self.is_done = threading.Event()
-        self._turns = count()
-
-    def run(self) -> None:
-        for burst in count():
-            if self.is_done.wait(PAUSE_S):
-                return
-            crowd, person = divmod(burst, CROWD * BURSTS)
-            for number in range(BURST):
-                self.send(f"c{crowd}-{person % CROWD}", f"m{burst}-{number}")
-
-    def send(self, conversation: str, id: str) -> None:
-        for _ in range(TRIES):
-            acceptor = self.acceptors[next(self._turns) % len(self.acceptors)]
-            try:
-                answer = acceptor.post("/v1/messages", {"conversation": conversation, "id": id, "text": "hello"})
-            except TurntakeError:
-                continue
-            assert answer["status"] in ("buffered", "duplicate")
-            self.acknowledged[answer["conversationKey"]].append(id)
-            self.taken[acceptor.url] += 1
-            return
-        raise AssertionError("nobody took it")
-
-    def go_on(self, more: int) -> None:
-        """Returns once so many more messages were acknowledged."""
-        wanted, tries = self.taken.total() + more, iter(range(PATIENCE_S * 100))
-        while self.taken.total() < wanted:
-            assert self.is_alive()
-            assert next(tries, None) is not None, "hardly anything is acknowledged any more"
-            self.is_done.wait(0.01)
-
-    def end(self) -> None:
-        self.is_done.set()
-        if self.is_alive():
-            self.join()
+def in_bursts(number: int) -> tuple[str, str]:
+    """A few people at a time, who write in bursts by turns; a conversation is left after a few bursts."""
+    burst, part = divmod(number, BURST)
+    crowd, person = divmod(burst, CROWD * BURSTS)
+    return f"c{crowd}-{person % CROWD}", f"m{burst}-{part}"
 
 
 def roll(url: str, folder: Path, next_one: Next, finish: Callable[[], None]) -> None:
     """A rolling upgrade under load, from this release to the next; `finish` comes once all old processes are gone."""
     (folder / "noting.py").write_text(AGENT)
-    people = People()
+    people = Sender(in_bursts)
     with ExitStack() as stack:
         stack.callback(people.end)
 
@@ -119,11 +75,11 @@ def roll(url: str, folder: Path, next_one: Next, finish: Callable[[], None]) -> 
             return stack.enter_context(served(folder, *flags, env=env))
 
         old = [start("accept"), start("work")]
-        people.acceptors.append(old[0].client)
+        people.targets.append(old[0].client)
         people.start()
         people.go_on(30)
         new = [start("accept", next_one), start("work", next_one)]
-        people.acceptors.append(new[0].client)
+        people.targets.append(new[0].client)
         people.go_on(150)
         # An upgrade can be taken back: the old release still starts.
         old.append(start("work"))
@@ -135,9 +91,11 @@ def roll(url: str, folder: Path, next_one: Next, finish: Callable[[], None]) -> 
         finish()
         people.go_on(30)
         people.end()
-        for key, sent in people.acknowledged.items():
-            assert answered(new[0].client, key) == sent
-        assert new[0].client.get("/v1/dead-letters")["deadLetters"] == []
+        client = new[0].client
+        found = {key: eventually(client, f"/v1/conversations/{key}", status="idle") for key in people.acknowledged}
+        for key in list(found)[::10]:  # the notes below tell of all of them
+            assert answered(client, found[key]["turns"]) == people.acknowledged[key]
+        assert client.get("/v1/dead-letters")["deadLetters"] == []
         for server in new:
             stop_quietly(server)
     notes = [json.loads(line) for line in (folder / "answered").read_text().splitlines()]
@@ -154,10 +112,9 @@ def stop_quietly(server: Served) -> None:
     assert [line for line in lines if line["level"] != "info"] == []
 
 
-def answered(client: Client, key: str) -> list[str]:
-    """The ids of a conversation's messages in the order of their turns, once all were answered."""
-    found = eventually(client, f"/v1/conversations/{key}", status="idle")
-    turns = [client.get(f"/v1/turns/{turn['turnId']}") for turn in reversed(found["turns"])]
+def answered(client: Client, latest: list[dict[str, Any]]) -> list[str]:
+    """The ids of a conversation's messages in the order of its turns, all of which were answered."""
+    turns = [client.get(f"/v1/turns/{turn['turnId']}") for turn in reversed(latest)]
     assert {turn["status"] for turn in turns} == {"answered"}
     assert all(turn["replies"] == [f"{turn['messageCount']} noted"] for turn in turns)
     return [message["id"] for turn in turns for message in turn["messages"]]

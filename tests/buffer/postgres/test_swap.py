@@ -21,6 +21,8 @@ from turntake.rules.records import Append, Appended, Claim
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, ids_of, open_ids, say, take
 
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
 
 async def test_order_is_commit_order_so_nothing_is_settled_unread(server: Postgres, store: PostgresStore) -> None:
     """A writer holds the conversation for long: no later message can be read, claimed or settled before its own."""
@@ -28,7 +30,7 @@ async def test_order_is_commit_order_so_nothing_is_settled_unread(server: Postgr
     with psycopg.connect(server.url) as slow:
         slow.execute("SELECT FROM turntake.conversations FOR UPDATE")
         late = asyncio.create_task(say(store, "m2", rules=OFF))
-        await asyncio.wait([late], timeout=0.2)
+        await asyncio.to_thread(until, lambda: ask(server.url, WAITING) == [(1,)])
         assert not late.done()
         assert await open_ids(store) == ["m1"]
         assert await store.claim(5, LEASE_MS) == []

@@ -10,6 +10,7 @@ import pytest
 import yarl
 from aiohttp import WSMsgType, web
 
+from harness.writing import everything_ran
 from turntake import ConfigurationError, StoreUnavailable
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.discord.gateway import MOST_AUTHORS, DiscordGateway, GatewayClient, discord
@@ -247,7 +248,9 @@ async def test_a_token_that_discord_does_not_know_is_told(gateway: Gateway) -> N
 @pytest.mark.parametrize("off", ["", "false", "OFF", "no", "0"])
 async def test_switched_off_it_connects_to_nothing(gateway: Gateway, off: str) -> None:
     async with listening(DiscordGateway({"gateway": off}), Heard()) as task:
-        assert (await asyncio.wait({task}, timeout=0.05))[0] == set()
+        await everything_ran()
+        assert not task.done()
+        assert asyncio.all_tasks() == {task, asyncio.current_task()}, "nothing else is under way, such as connecting"
     assert gateway.identified.empty()
 
 
