@@ -10,13 +10,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from turntake import ConversationKey, Rules, TurnTake
+from harness.conversation import talking
+from harness.databases import HOST, free_port, until
+from turntake import Rules
 from turntake.deliver.http_agent import HttpSink
 from turntake.standard_webhooks import signature
 
@@ -32,50 +34,34 @@ def programs(name: str) -> list[str]:
     return re.findall(rf"```python\n# {re.escape(name)}\n(.*?)```", TUTORIAL, re.DOTALL)
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @contextmanager
 def running(*command: str, port: int, **environment: str) -> Iterator[None]:
     """The program, once it listens on `port`."""
     process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(1_000):
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=0.01).close()
-                break
-            except OSError:
-                _pause(process)
+        until(lambda: listens(process, port))
         yield
     finally:
         process.kill()
         process.wait()
 
 
-def _pause(process: "subprocess.Popen[bytes]") -> None:
-    """A moment, in which the process must not end."""
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=0.02)
+def listens(process: "subprocess.Popen[bytes]", port: int) -> bool:
+    assert process.poll() is None, "it ended"
+    with suppress(OSError), socket.create_connection((HOST, port)):
+        return True
+    return False
 
 
 async def answer_of(url: str, secret: str = "") -> tuple[str, tuple[str, ...]]:
     """What becomes of a turn of two messages that an agent behind `url` is handed: its status and replies."""
-    sink = HttpSink(url, secrets=secret)
     rules = Rules(silence_ms=0, typing_inference_ms=0, min_messages=2, max_attempts=1)
-    async with TurnTake("memory://", rules=rules, agent=sink) as turns:
-        for number, text in enumerate(["Hey", "are you open?"]):
-            await turns.receive(text, conversation="ada", id=f"m{number}")
-        record = None
-        while record is None or record.closed is None:
-            await turns.clock.sleep(20)
-            record = next(iter(await turns.store.history.turns(ConversationKey.of("ada"), limit=1)), None)
-    await sink.aclose()
-    assert record.closed.turn is not None
-    return record.status, record.closed.turn.progress.replies
+    async with talking(HttpSink(url, secrets=secret), rules=rules) as talk:
+        await talk.say("Hey")
+        await talk.say("are you open?")
+        record = await talk.outcome()
+    assert record.turn is not None
+    return record.status, record.turn.progress.replies
 
 
 def test_the_test_of_the_tutorial_prints_what_the_tutorial_says(tmp_path: Path) -> None:

@@ -11,14 +11,15 @@ import pytest
 from harness.platforms.server import FakeAnswer, FakeRequest, Platform, silence
 from harness.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
-from turntake.clock import SystemClock
+from turntake.clock import Clock
 from turntake.deliver.options import Quote, ReplyOptions
-from turntake.deliver.replies import Replies
+from turntake.deliver.replies import TYPING_DELAY_MS, Replies
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.message import Message
 from turntake.rules.records import TurnRecord
 from turntake.service import Arrival
+from turntake.testing.clock import VirtualClock
 
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
 ONE_ATTEMPT = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
@@ -70,10 +71,11 @@ def board() -> Iterator[Board]:
         yield board
 
 
-def replies(board: Board, *, timeout_ms: int = 5_000, shows_typing: bool = False, again: bool = True) -> Replies:
+def replies(board: Board, *, timeout_ms: int = 5_000, again: bool = True, clock: Clock | None = None) -> Replies:
+    """Typing is shown if there is a clock to show it by."""
     senders = {("notes", account): Notes({"api_base": board.url}) for account in ("", "sales")}
-    options = ReplyOptions(timeout_ms=timeout_ms, typing=shows_typing, on_unknown="resend" if again else "skip")
-    return Replies(senders, options=options)
+    options = ReplyOptions(timeout_ms=timeout_ms, typing=clock is not None, on_unknown="resend" if again else "skip")
+    return Replies(senders, options=options, clock=clock)
 
 
 async def answered(out: Replies, answer: Callable[[Turn], Awaitable[object]], rules: Rules = AT_ONCE) -> TurnRecord:
@@ -265,11 +267,15 @@ async def test_a_cut_connection_leaves_the_fate_unknown(board: Board) -> None:
 
 
 async def test_the_person_sees_typing_while_the_agent_works(board: Board) -> None:
+    clock = VirtualClock()
+
     async def answer(turn: Turn) -> str:
-        await asyncio.to_thread(board.wait_for_calls, 3)
+        await clock.advance(TYPING_DELAY_MS)
+        while len(board.calls) < 3:
+            await clock.advance(Notes.typing_ms)
         return "done"
 
-    await answered(replies(board, shows_typing=True), answer)
+    await answered(replies(board, clock=clock), answer)
     paths = [call.path for call in board.calls]
     assert paths[:3] == ["/typing"] * 3
     assert paths.count("/notes") == paths.count("/stopped") == 1
@@ -277,22 +283,27 @@ async def test_the_person_sees_typing_while_the_agent_works(board: Board) -> Non
 
 
 async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> None:
+    clock = VirtualClock()
+
     async def answer(turn: Turn) -> str:
-        await SystemClock().sleep(100)
+        await clock.advance(TYPING_DELAY_MS - 1)
         return "done"
 
-    await answered(replies(board, shows_typing=True), answer)
+    await answered(replies(board, clock=clock), answer)
     assert [call.path for call in board.calls] == ["/notes"], "and none that takes it back"
 
 
 async def test_typing_that_fails_harms_nothing(board: Board) -> None:
     board.next.append(FakeAnswer(500))
+    clock = VirtualClock()
 
     async def answer(turn: Turn) -> str:
-        await asyncio.to_thread(board.wait_for_calls, 2)
+        await clock.advance(TYPING_DELAY_MS)
+        while len(board.calls) < 2:
+            await clock.advance(Notes.typing_ms)
         return "done"
 
-    assert (await answered(replies(board, shows_typing=True), answer)).status == "answered"
+    assert (await answered(replies(board, clock=clock), answer)).status == "answered"
 
 
 class Clumsy(Notes):
