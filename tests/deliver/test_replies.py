@@ -16,6 +16,7 @@ from turntake.deliver.options import Quote, ReplyOptions
 from turntake.deliver.replies import TYPING_DELAY_MS, Replies
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
+from turntake.rules.conversation import Touch
 from turntake.rules.message import Message
 from turntake.rules.records import TurnRecord
 from turntake.service import Arrival
@@ -79,12 +80,13 @@ def replies(board: Board, *, timeout_ms: int = 5_000, again: bool = True, clock:
 
 
 async def answered(out: Replies, answer: Callable[[Turn], Awaitable[object]], rules: Rules = AT_ONCE) -> TurnRecord:
-    """The turn, once it has ended."""
+    """The turn, once it has ended; no attempt waits for its time."""
     async with TurnTake("memory://", rules=rules, agent=answer, outbound=out) as turns, turns.events.watch() as events:
         await turns.accept([Arrival(ANN, Message("m1", "hi"))])
         async with asyncio.timeout(20):
             while (event := await events.get()).kind not in ("answered", "dead-lettered"):
-                continue
+                if event.kind in ("failed", "retrying"):
+                    await turns.touch(ANN, Touch("flush"))
         record = await turns.store.history.turn(event.turn_id)
     await out.aclose()
     assert record is not None

@@ -11,21 +11,19 @@ import pytest
 from nacl.signing import SigningKey
 
 from harness.databases import Valkey
+from harness.gate import GATE, closed_gate
 from harness.platforms import discord, meta, slack, telegram, twilio
 from harness.platforms.server import FakeAnswer, FakeRequest, Platform
-from harness.serving import Served, eventually, served
+from harness.serving import PATIENT, Served, eventually, served
 from turntake import plugins
 from turntake.clock import SystemClock
 from turntake.platforms.channel import Channel, Request
 
-AGENT = """
-import asyncio
-
+AGENT = f"""{GATE}
 async def answer(turn):
-    await asyncio.sleep(0.8)
+    await gate()
     return "You said: " + turn.text
 """
-PROMPT = ("--rules-silence-ms", "400", "--rules-typing-inference-ms", "0")
 SAID = ("Hey", "I have a question", "about #12345 & <more>")
 ANSWER = "You said: " + "\n".join(SAID)
 PAIR = SigningKey(b"a seed of thirty-two bytes long.")
@@ -113,7 +111,8 @@ class Running:
         own = {trial.where: self.platform.url, **trial.variables}
         variables = {f"TURNTAKE_{trial.channel.upper()}_{name}": value for name, value in own.items()}
         variables |= {"TURNTAKE_STORE": store, "TURNTAKE_AGENT": "my_agent:answer", "PYTHONPATH": str(folder)}
-        self.server: Served = stack.enter_context(served(folder, *PROMPT, env=variables))
+        self.gate = stack.enter_context(closed_gate())
+        self.server: Served = stack.enter_context(served(folder, *PATIENT, env=variables | self.gate.env))
         self.channel: Channel = plugins.load("channels", trial.channel)({n.lower(): v for n, v in own.items()})
         self._clock = SystemClock()
 
@@ -149,11 +148,16 @@ def test_a_burst_becomes_one_turn_and_the_answer_appears_in_the_chat(trial: Tria
         for number, text in enumerate(SAID):
             running.say(number, text)
         running.say(0, SAID[0])  # the platform calls again
+        client = running.server.client
+        (conversation,) = client.get("/v1/conversations")["conversations"]
+        path = f"/v1/conversations/{conversation['conversationKey']}"
+        client.post(f"{path}/flush")
+        if trial.types:
+            running.platform.wait_for_calls(1)
+        running.gate.open()
         ((_, answer),) = running.platform.wait_for(1)
         assert answer == trial.answer
-        (conversation,) = running.server.client.get("/v1/conversations")["conversations"]
-        path = f"/v1/conversations/{conversation['conversationKey']}"
-        (turn,) = eventually(running.server.client, path, status="idle")["turns"]
+        (turn,) = eventually(client, path, status="idle")["turns"]
         assert (turn["messageCount"], turn["status"]) == (3, "answered")
         assert len(running.platform.sent) == 1
         assert (len(running.platform.calls) > 1) == trial.types, "a typing indicator came first, where there is one"
