@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.routing import Route
 
-from harness.servers import calling
+from harness.servers import Later, calling
 from turntake import TurnTake
 from turntake.http.endpoint import Endpoint
 from turntake.http.openapi import document
@@ -19,6 +19,11 @@ DESCRIBED = [endpoint for endpoint in ENDPOINTS if endpoint.is_described]
 
 def named(endpoint: Endpoint) -> str:
     return f"{endpoint.method} {endpoint.path}"
+
+
+def path_of(endpoint: Endpoint) -> str:
+    """A path that leads to the endpoint."""
+    return endpoint.path.replace("{", "").replace("}", "")
 
 
 def accepting() -> TurnTake:
@@ -67,13 +72,47 @@ def test_methods_at_one_path_agree_on_who_may_call() -> None:
 async def test_access_is_what_the_row_says(endpoint: Endpoint) -> None:
     """Without its key, a row that needs one says 401; the others never ask for one."""
     turns = TurnTake("memory://", role="accept")
-    path = endpoint.path.replace("{", "").replace("}", "")
+    path = path_of(endpoint)
     async with turns, calling(turns.asgi(api_keys=["secret"])) as client:
         refused = await client.request(endpoint.method, path)
         assert ("www-authenticate" in refused.headers) == (endpoint.access == "key")
         if endpoint.access == "key" and endpoint.path != "/v1/events":
             entered = await client.request(endpoint.method, path, headers={"X-API-Key": "secret"})
             assert entered.status_code != 401
+
+
+# The stream of events never ends by itself.
+@pytest.mark.parametrize("endpoint", [e for e in ENDPOINTS if e.path != "/v1/events"], ids=named)
+async def test_roles_are_what_the_row_says(endpoint: Endpoint) -> None:
+    """A process that only works refuses the rows that take messages, and serves all others."""
+    turns = TurnTake("memory://", role="work", agent=Later())
+    async with turns, calling(turns.asgi()) as client:
+        answer = await client.request(endpoint.method, path_of(endpoint))
+    is_refused = answer.status_code == 503 and "has the role `work`" in answer.json()["detail"]
+    assert is_refused == ("work" not in endpoint.roles)
+    assert is_refused == endpoint.path.startswith(("/v1/messages", "/v1/activity", "/webhooks/"))
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=named)
+async def test_without_keys_strangers_get_to_webhooks_alone(endpoint: Endpoint) -> None:
+    """Whoever calls this machine by a name that is not its own is refused by every row but a platform's."""
+    turns = accepting()
+    async with turns, calling(turns.asgi()) as client:
+        answer = await client.request(endpoint.method, path_of(endpoint), headers={"Host": "evil.example"})
+    assert (answer.status_code == 403) == (endpoint.access != "signature")
+
+
+@pytest.mark.parametrize("endpoint", [e for e in ENDPOINTS if e.access != "public"], ids=named)
+async def test_the_limit_on_a_body_is_that_of_the_row(endpoint: Endpoint) -> None:
+    """Webhooks have one of their own, which may be the smaller or the larger."""
+    turns = accepting()
+    for body_bytes, webhook_bytes in ((10, 1_000), (1_000, 10)):
+        limit = webhook_bytes if endpoint.access == "signature" else body_bytes
+        app = turns.asgi(max_body_bytes=body_bytes, max_webhook_bytes=webhook_bytes)
+        async with turns, calling(app) as client:
+            too_long = await client.request(endpoint.method, path_of(endpoint), content=b"x" * (limit + 1))
+        assert too_long.status_code == 413
+        assert f"larger than {limit} bytes" in too_long.json()["detail"]
 
 
 async def test_a_wrong_method_is_told_all_right_ones() -> None:

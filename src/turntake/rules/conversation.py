@@ -1,6 +1,6 @@
 """The values of a conversation: what waits, what is sealed, and how a claim can end.
 
-What turns one into the next is in `rules/turn.py`.
+What turns one into the next is in `rules/transitions.py`.
 """
 
 from typing import Literal, NamedTuple
