@@ -1,14 +1,14 @@
 """One attempt at a turn: what it may ask for, how it fails, and what follows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from harness.turns import ADA, AT_ONCE, only_turn, say, taken_over
 from turntake import ClaimLost, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
-from turntake.rules.conversation import Settlement
+from turntake.rules.conversation import Answered, Settlement
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -50,6 +50,76 @@ async def test_an_answer_survives_a_store_that_hiccups_while_settling(clock: Vir
     assert calls == [1]
     assert record.turn is not None
     assert record.turn.progress.replies == ("kept",)
+
+
+async def test_a_store_that_stays_away_leaves_the_turn_to_its_lease(clock: VirtualClock) -> None:
+    """It comes back a moment after the last try. The answer may have been sent, so the attempt has not failed."""
+
+    class Away(MemoryStore):
+        absences = 6
+
+        async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+            if self.absences:
+                self.absences -= 1
+                raise StoreUnavailable
+            return await super().settle(claim, settlement)
+
+    async def answer(turn: Turn) -> str:
+        return "kept"
+
+    store = Away(clock)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(5_000)
+        record = await only_turn(turns)
+    assert store.absences == 0
+    assert record.turn is not None
+    assert (record.status, record.turn.failures, record.turn.is_leased) == ("answering", 0, True)
+
+
+async def test_an_answer_that_the_store_refuses_has_failed_at_once(clock: VirtualClock) -> None:
+    """It would refuse it again, so only a store that is away is asked again."""
+    settlements: list[str] = []
+
+    class Strict(MemoryStore):
+        async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+            settlements.append(type(settlement).__name__)
+            if isinstance(settlement, Answered):
+                raise ValueError("too long for a row")
+            return await super().settle(claim, settlement)
+
+    async def answer(turn: Turn) -> str:
+        return "a long story"
+
+    async with TurnTake(Strict(clock), rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        record = await only_turn(turns)
+    assert settlements == ["Answered", "Retry"]
+    assert record.turn is not None
+    assert (record.turn.failures, record.turn.error) == (1, "ValueError: too long for a row")
+
+
+async def test_a_promise_is_not_cut_short_while_it_is_being_saved(clock: VirtualClock) -> None:
+    """Leases are extended meanwhile, and this one may not be: its time would shrink to that of a lease."""
+
+    class Slow(MemoryStore):
+        async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+            kept = await super().extend(claims, lease_ms)
+            if lease_ms == 600_000:
+                await clock.sleep(30_000)
+            return kept
+
+    class Promise(Sink):
+        async def deliver(self, turn: Turn) -> Answer | Pending:
+            return Pending(600_000)
+
+    async with TurnTake(Slow(clock), rules=AT_ONCE, agent=Promise(), lease_ms=60_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(40_000)
+        record = await only_turn(turns)
+    assert record.turn is not None
+    assert record.turn.due_at - clock.now() >= 500_000
 
 
 async def test_extend_and_reply_after_losing_the_claim_say_so(clock: VirtualClock, store: MemoryStore) -> None:

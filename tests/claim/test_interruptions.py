@@ -1,11 +1,15 @@
 """Messages that come during an answer: they interrupt it where the rules say so, and are shown to it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
 
 from harness.fake_outbound import Postbox
-from harness.turns import ADA, AT_ONCE, say
+from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.buffer.store import Hint
 from turntake.rules.conversation import Touch
 from turntake.testing.clock import VirtualClock
 
@@ -64,6 +68,65 @@ async def test_a_handler_that_ignores_cancellation_changes_nothing(clock: Virtua
     assert postbox.sent == ["both"]
 
 
+async def test_a_stubborn_handler_does_not_hide_the_one_after_it(clock: VirtualClock, store: MemoryStore) -> None:
+    """It ends while its turn, with one message more, is already being answered again; that answer can be stopped."""
+    stopped = []
+
+    async def answer(turn: Turn) -> None:
+        try:
+            await clock.sleep(10_000)
+        except asyncio.CancelledError:
+            stopped.append(len(turn.messages))
+            if len(turn.messages) > 1:
+                raise
+            await clock.sleep(500)
+
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt", max_interrupts=5)
+    async with TurnTake(store, rules=rules, agent=answer, clock=clock) as turns:
+        for text in "abc":
+            await say(turns, text)
+            await clock.advance(1_000)
+        assert stopped == [1, 2]
+        await clock.advance(20_000)
+
+
+class Announced(MemoryStore):
+    """Passes on hints that the test puts into `announced`, as if another process had sent them."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.announced: asyncio.Queue[Hint] = asyncio.Queue()
+
+    async def hints(self) -> AsyncIterator[Hint]:
+        while True:
+            yield await self.announced.get()
+
+
+@pytest.mark.parametrize(("turn", "epoch", "is_stopped"), [("", 0, True), ("", -1, False), ("another", 0, False)])
+async def test_word_of_an_interruption_stops_only_the_claim_that_it_names(
+    clock: VirtualClock, turn: str, epoch: int, is_stopped: bool
+) -> None:
+    """It may come late: the same turn may have been claimed again since, perhaps to send its answer."""
+    store, stopped = Announced(clock), []
+
+    async def answer(turn: Turn) -> None:
+        try:
+            await clock.sleep(10_000)
+        except asyncio.CancelledError:
+            stopped.append(turn.text)
+            raise
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        record = await only_turn(turns)
+        named = (str(ADA), turn or record.id, record.epoch + epoch)
+        store.announced.put_nowait(Hint(clock.now(), (("not a key", "t", 1), named)))
+        await clock.advance(100)
+        assert bool(stopped) == is_stopped
+        await clock.advance(20_000)
+
+
 async def test_arrivals_are_shown_to_the_running_handler(clock: VirtualClock, store: MemoryStore) -> None:
     shown, answered = [], []
 
@@ -81,6 +144,29 @@ async def test_arrivals_are_shown_to_the_running_handler(clock: VirtualClock, st
         await clock.advance(100)
     assert shown == ["second"]
     assert answered == ["first", "second"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_arrivals_end_with_the_handler(clock: VirtualClock, store: MemoryStore, fails: bool) -> None:
+    """Also for a task that the handler left behind, which would wait for ever."""
+    watchers: list[asyncio.Future[list[str]]] = []
+
+    async def watch(turn: Turn) -> list[str]:
+        return [message.text async for message in turn.arrivals()]
+
+    async def answer(turn: Turn) -> None:
+        watchers.append(asyncio.ensure_future(watch(turn)))
+        await clock.sleep(200)
+        if fails:
+            raise RuntimeError
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        await say(turns, "second")
+        await clock.advance(200)
+        assert watchers[0].done()
+        assert await watchers[0] == ["second"]
 
 
 async def test_arrivals_know_their_place() -> None:

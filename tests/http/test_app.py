@@ -95,6 +95,18 @@ def test_mounted_in_another_app() -> None:
             assert client.get("/v1/conversations").status_code == 401
 
 
+@pytest.mark.parametrize("mount", ["/inner", "/webhooks/inner"])
+async def test_mounted_without_keys_it_refuses_strangers(mount: str) -> None:
+    """Only its own webhooks are open, whatever the path is called under which it is mounted."""
+    turns = TurnTake("memory://", role="accept")
+    outer = Starlette(routes=[Mount(mount, turns.asgi())])
+    async with turns, calling(outer) as client:
+        client.headers["Host"] = "evil.example"
+        assert (await client.get(f"{mount}/v1/conversations")).status_code == 403
+        assert (await client.post(f"{mount}/v1/messages", json=HI)).status_code == 403
+        assert (await client.post(f"{mount}/webhooks/nobody")).status_code == 404
+
+
 def test_what_is_not_there() -> None:
     """Unknown paths and methods are problems like all others."""
     with talking(TurnTake("memory://", role="accept")) as client:

@@ -1,10 +1,12 @@
 """/v1/events: what happens, as it happens."""
 
+import asyncio
 import json
 from contextlib import ExitStack
 
 import httpx2
 import pytest
+from starlette.types import Message
 
 from harness.servers import Echo, serving, talking, told, until, watching
 from turntake import ConversationKey, Rules, TurnTake
@@ -124,3 +126,15 @@ def test_streams_end_when_the_server_stops() -> None:
             lines = response.iter_lines()
             assert next(lines).startswith(":")
         assert list(told(lines)) == []
+
+
+async def test_streams_end_with_the_life_of_the_app() -> None:
+    """Whoever runs the app in a server of their own need not know of them."""
+    sent: asyncio.Queue[Message] = asyncio.Queue()
+    app = TurnTake("memory://", role="accept").asgi()
+    scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": []}
+    async with app.router.lifespan_context(app):
+        watching = asyncio.create_task(app(scope, asyncio.Event().wait, sent.put))  # type: ignore[arg-type]
+        while (await sent.get())["type"] != "http.response.body":
+            continue
+    await asyncio.wait_for(watching, 20)

@@ -1,13 +1,17 @@
 """Limits on how much a request may send, and on how long it may take."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 
 import httpx2
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from harness.servers import Served, serving, talking
 from turntake import Rules, TurnTake
+from turntake.http.limits import BodyLimit
+from turntake.testing.clock import VirtualClock
 
 GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
 
@@ -51,7 +55,7 @@ def test_a_body_that_trickles_is_cut(server: Served, pieces: tuple[bytes, ...]) 
     answer = said(server, *pieces)
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b"application/problem+json" in answer
-    assert b"nothing was accepted" in answer
+    assert b"did not arrive within 50 ms; nothing was accepted" in answer
     assert is_alive(server)
 
 
@@ -98,3 +102,28 @@ def test_a_body_of_exactly_the_limit_is_read() -> None:
     with talking(accepting(), max_body_bytes=100) as client:
         assert client.post("/v1/messages", content=b" " * 100).status_code == 400
         assert client.post("/v1/messages", content=b" " * 101).status_code == 413
+
+
+async def test_a_server_that_stops_while_a_body_is_late_is_not_answered() -> None:
+    """Both cancel the request at once; the server's order must go on, and not end as a 408 to nobody."""
+    clock = VirtualClock()
+
+    async def receive() -> Message:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+        raise AssertionError("never reached")
+
+    async def send(message: Message) -> None:
+        raise AssertionError("there is nothing to answer")
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("there is no body to hand on")
+
+    scope = {"type": "http", "headers": [(b"content-length", b"10")]}
+    request = asyncio.create_task(BodyLimit(app, clock, receive_ms=50)(scope, receive, send))
+    await clock.advance(50)
+    with pytest.raises(asyncio.CancelledError):
+        await request

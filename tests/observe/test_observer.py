@@ -163,6 +163,8 @@ async def test_what_went_wrong_is_told_with_the_exception(error: Exception, step
     await after(recorder, agent, rules=Rules(silence_ms=0, typing_inference_ms=0, max_attempts=2))
     ends = [step for step in recorder.steps if step.name in ("failed", "put_off", "dead")]
     assert [step.name for step in ends] == steps
+    assert recorder.names().count("due") == 1
+    assert recorder.names().count("claimed") == 1 + (steps != ["dead"]) + ("put_off" in steps)
     assert all(step.facts[2] is error for step in ends)
     assert all(isinstance(step.facts[1], Dead if step.name == "dead" else Retry) for step in ends)
 
@@ -178,6 +180,24 @@ async def test_a_turn_completed_through_the_api() -> None:
     assert recorder.names()[2:] == ["claimed", "pending", "completed", "due", "claimed", "replied", "answered"]
     assert recorder.of("pending")[1] == 600_000
     assert recorder.of("completed")[1] == ("done",)
+
+
+async def test_an_agent_that_completes_a_turn_before_it_promises_to(caplog: pytest.LogCaptureFixture) -> None:
+    """It calls another process, which ends the claim here. Nothing was lost by that, and nothing went wrong."""
+    store, recorder = MemoryStore(VirtualClock()), Recorder()
+
+    class Quick(Sink):
+        async def deliver(self, turn: Turn) -> Answer | Pending:
+            async with TurnTake(store, role="accept", clock=store.clock) as front:
+                await front.complete(turn.id, ("done",))
+            return Pending(600_000)
+
+    with caplog.at_level(logging.INFO, "turntake"):
+        await after(recorder, Quick(), store=store)
+    assert recorder.names() == ["received", "due", "claimed", "pending"]
+    assert caplog.records == []
+    (record,) = await store.history.turns(ADA, 10)
+    assert record.status == "answered"
 
 
 async def test_a_failure_reported_through_the_api_has_no_exception() -> None:
