@@ -14,6 +14,7 @@ from harness.redis_store import backend_of
 from harness.writing import ROOMY, again, key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import StoreUnavailable
+from turntake.rules.conversation import Answered, Progress
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import BOB, LEASE_MS, OFF, ids_of, open_ids, say, take
 
@@ -179,3 +180,23 @@ async def test_a_name_that_moves_to_the_new_primary_is_followed(tmp_path: Path, 
                 async with asyncio.timeout(10):
                     await again(store, "m2")
                 assert await open_ids(store) == ["m1", "m2"]
+
+
+async def test_work_goes_on_while_the_replica_that_messages_wait_for_is_away(
+    server: Valkey, clock: VirtualClock, store: RedisStore
+) -> None:
+    """A replica is promised for messages alone. An answer that was saved must not count as failed for want of one,
+    also if it was saved in the same call as somebody's message."""
+    await say(store, "m1", rules=OFF)
+    async with RedisStore.open(f"{server.url}?wait=1&wait_ms=20", clock) as careful:
+        claim = await take(careful)
+        assert await careful.extend([claim], LEASE_MS) == [True]
+        assert await careful.save(claim, Progress(("hello",), 0, True))
+        settled, said = await asyncio.gather(
+            careful.settle(claim, Answered(("hello",))), say(careful, "m2", key=BOB), return_exceptions=True
+        )
+        assert settled is True
+        assert isinstance(said, StoreUnavailable)
+        assert await open_ids(careful) == []
+        with pytest.raises(StoreUnavailable, match="replicas"):
+            await say(careful, "m2", key=BOB)

@@ -126,25 +126,29 @@ class Swapper:
     async def swap(
         self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None = None, replicas: int = 0
     ) -> list[Refusal | None]:
-        """Takes or refuses each draft. Raises StoreUnavailable if not so many replicas have the write in time."""
+        """Takes or refuses each draft. One with messages is refused with an error if too few replicas have it in time.
+
+        All other drafts wait for no replica: only what a message's sender is told must outlive a failover. A claim, an
+        answer or its end that is lost in one is made again; reported as failed, though written, it would be made
+        again each time, and the turn given up in the end.
+        """
         behind_ms = self._behind_ms if self._clock.is_followed else ANY_TIME
         call = SwapCall(shard, drafts, self._channel, hint, behind_ms)
         with unavailable_on_error():
-            reply = call.read(await self._write(call, replicas))
+            answer, is_safe = await self._write(call, replicas if any(draft.added for draft in drafts) else 0)
+        reply = call.read(answer)
         self._clock.follow(reply.server_at)
         # A server that takes longer than that for each call would refuse every draft: it is given more time.
         self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if reply.is_late else BEHIND_MS
         if not reply.is_late:
             self._count(shard, reply, drafts)
-        return reply.refusals
+        return reply.refusals if is_safe else list(map(_unless_acknowledged, drafts, reply.refusals))
 
-    async def _write(self, call: SwapCall, replicas: int) -> Any:
+    async def _write(self, call: SwapCall, replicas: int) -> tuple[Any, bool]:
+        """The script's answer, and whether so many replicas have what it wrote."""
         if not replicas:
-            return await SWAP(self._commands, call.keys, call.args)
-        answer, is_safe = await SWAP.replicated(self._client, call.keys, call.args, replicas, self._options.wait_ms)
-        if not is_safe:
-            raise StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
-        return answer
+            return await SWAP(self._commands, call.keys, call.args), True
+        return await SWAP.replicated(self._client, call.keys, call.args, replicas, self._options.wait_ms)
 
     def _count(self, shard: Shard, reply: SwapReply, drafts: Sequence[Draft]) -> None:
         """The number of messages ever added only grows: one that is smaller than the last we saw tells of a loss."""
@@ -160,6 +164,14 @@ class Swapper:
                 "The store lost messages that were acknowledged, as after a failover without WAIT",
                 extra={"action": "write", "shard": shard.number, "lost": lost},
             )
+
+
+def _unless_acknowledged(draft: Draft, refusal: Refusal | None) -> Refusal | None:
+    """An error in place of what would acknowledge messages: they were taken, or are known from an earlier try."""
+    if draft.added and (refusal is None or refusal.known):
+        error = StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
+        return Refusal(draft.row, error=error)
+    return refusal
 
 
 def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:
