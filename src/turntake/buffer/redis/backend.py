@@ -37,14 +37,14 @@ from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 
 FORMAT = 1
-"""Of the names and fields in keys.py. A release that could not read an older one's would count it up."""
+"""Of the names and fields in keys.py. A later release that this one could not work beside would count it up."""
 
 
 class RedisBackend(Backend):
     """Two ways lead to the server: `commands` for what happens with every message, redis-py's client for the rest."""
 
-    # A script keeps everybody else waiting, workers too. With one call under way and 24 drafts in it, a claim waits for
-    # about a millisecond; larger batches and more of them at once made appends hardly any faster.
+    # A script keeps everybody else waiting, workers too. One call at a time with 24 drafts takes half a millisecond of
+    # Redis; larger batches, or more of them at once, would make claims wait and appends hardly any faster.
     writers = 1
     batch = 24
 
