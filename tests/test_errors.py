@@ -28,7 +28,7 @@ def drawn() -> Iterator[tuple[str, str]]:
         yield name, path[-2] if len(path) > 1 else "Exception"
 
 
-def test_the_drawing_is_the_tree() -> None:
+def test_the_tree_in_the_docstring_is_that_of_the_classes() -> None:
     assert dict(drawn()) == {kind.__name__: kind.__base__.__name__ for kind in CLASSES if kind.__base__}
 
 

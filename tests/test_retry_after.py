@@ -39,7 +39,7 @@ def test_the_wait_that_is_asked_for(value: object, wait_ms: int) -> None:
     assert retry_after_ms(value, 5_000, NOW) == wait_ms
 
 
-def test_a_date_means_nothing_to_those_who_do_not_know_the_time() -> None:
+def test_a_date_is_ignored_without_the_current_time() -> None:
     assert retry_after_ms(DATE, 5_000) == 5_000
 
 

@@ -43,7 +43,7 @@ def waiting(client: httpx2.Client) -> dict[str, list[str]]:
     return {detail["conversationKey"]: [m["text"] for m in detail["messages"]] for detail in details}
 
 
-def test_what_a_platform_says_waits(client: httpx2.Client) -> None:
+def test_a_platforms_message_is_buffered(client: httpx2.Client) -> None:
     response = post(client, said("hi"), said("are you open?"), said("hallo", conversation="ben", sender="ben"))
     assert response.status_code == 200
     assert waiting(client) == {
@@ -58,7 +58,7 @@ def test_a_redelivery_changes_nothing(client: httpx2.Client) -> None:
     assert waiting(client) == {"default:knock:us:ann": ["hi"]}
 
 
-def test_kinds_that_share_an_id_are_told_apart(client: httpx2.Client) -> None:
+def test_a_message_and_a_button_press_with_the_same_id_are_both_kept(client: httpx2.Client) -> None:
     post(client, said("hi", id="m1"), said("Go", kind="postback", id="m1"))
     assert waiting(client) == {"default:knock:us:ann": ["hi", "Go"]}
 
@@ -153,7 +153,7 @@ def test_in_a_group_each_person_has_a_buffer(client: httpx2.Client) -> None:
     assert waiting(client) == {"default:knock:us:team:@ann": ["hi"], "default:knock:us:team:@ben": ["ho"]}
 
 
-def test_or_the_group_has_one_where_that_is_set(turns: TurnTake) -> None:
+def test_a_group_shares_one_buffer_where_that_is_set(turns: TurnTake) -> None:
     with talking(turns, channels=CHANNELS, groups="group") as client:
         post(client, said("hi", is_group=True), said("ho", is_group=True, sender="ben"))
         assert waiting(client) == {"default:knock:us:ann": ["hi", "ho"]}
@@ -196,12 +196,12 @@ def test_a_message_edited_twice_is_changed_twice(client: httpx2.Client) -> None:
     assert waiting(client) == {"default:knock:us:ann": ["three"]}
 
 
-def test_times_that_no_calendar_has_are_left_out(client: httpx2.Client) -> None:
+def test_a_time_outside_the_calendar_is_left_out(client: httpx2.Client) -> None:
     assert post(client, said("hi", sent_at=10**17), said("ho", sent_at=-5)).status_code == 200
     assert waiting(client) == {"default:knock:us:ann": ["hi", "ho"]}
 
 
-def test_halves_of_characters_are_replaced(client: httpx2.Client) -> None:
+def test_lone_surrogates_are_replaced(client: httpx2.Client) -> None:
     raw = rb'[{"kind":"message","conversation":"ann","id":"1","text":"a\ud83d"}]'
     assert client.post("/webhooks/knock", content=raw, headers=WORD).status_code in (200, 400)
 
@@ -229,11 +229,11 @@ def test_an_answer_without_content_says_nothing_of_its_length(turns: TurnTake) -
     assert (response.status_code, response.headers.keys() & {"content-length", "transfer-encoding"}) == (204, set())
 
 
-def test_a_look_at_the_head_stores_nothing(client: httpx2.Client) -> None:
+def test_a_head_request_stores_nothing(client: httpx2.Client) -> None:
     assert client.request("HEAD", "/webhooks/knock", headers=WORD).status_code == 405
 
 
-def test_an_id_of_the_platforms_cannot_pass_for_an_account_of_ours(client: httpx2.Client) -> None:
+def test_an_account_id_with_a_slash_is_not_taken_for_a_configured_account(client: httpx2.Client) -> None:
     post(client, said("main", account="sales/us"))
     post(client, said("sales", account="us"), path="/webhooks/knock/sales", **{"x-word": "open"})
     keys = sorted(waiting(client))
@@ -249,7 +249,7 @@ def test_without_a_key_only_webhooks_pass_a_proxy(client: httpx2.Client) -> None
     assert post(client, said("hi"), **WORD, **through).status_code == 200
 
 
-def test_no_api_key_is_asked_for_and_none_helps(turns: TurnTake) -> None:
+def test_a_webhook_needs_no_api_key_and_is_not_believed_for_one(turns: TurnTake) -> None:
     with talking(turns, channels=CHANNELS, api_keys=["key"]) as client:
         assert client.get("/v1/conversations").status_code == 401
         assert post(client, said("hi")).status_code == 200

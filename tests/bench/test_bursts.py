@@ -34,7 +34,7 @@ def test_a_flood_has_its_messages_and_its_people() -> None:
     assert {burst.start_ms for burst in plan.bursts[20:]} == {0}
 
 
-def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+def test_a_plan_is_read_from_its_file_as_it_was_written(tmp_path: Path) -> None:
     for plan in (steady(1, 100, 1), flood(1, 100, 3, 1)):
         plan.write(tmp_path / "plan.json")
         assert Plan.read(tmp_path / "plan.json") == plan

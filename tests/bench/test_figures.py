@@ -15,7 +15,7 @@ def sent(*conversations: str, every_ms: float = 100) -> list[Sent]:
     return [(name, n, 1_000 + n * every_ms, 1_002 + n * every_ms) for name in conversations for n in range(BURST)]
 
 
-def test_a_burst_handed_over_whole() -> None:
+def test_the_figures_of_a_burst_that_became_one_turn() -> None:
     found = figures(sent("a"), [("a", WHOLE, 2_405, 2_401)], 1_000)
     assert (found.messages, found.missing, found.twice) == (5, 0, 0)
     assert (found.whole_bursts, found.split_bursts, found.lost_bursts) == (1, 0, 0)

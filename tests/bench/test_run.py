@@ -32,7 +32,7 @@ async def test_a_slow_contender_ends_at_its_limit() -> None:
     [("", "echo no such thing >&2"), ("echo ready; read go; echo no such thing >&2", "echo ready; read never")],
     ids=["a worker that does not start", "a client that breaks off"],
 )
-async def test_a_side_that_fails_is_said(client: str, worker: str) -> None:
+async def test_a_client_or_worker_that_fails_is_reported(client: str, worker: str) -> None:
     broken = Contender("broken", "sqlite", lambda: (["sh", "-c", client, "sh"], ["sh", "-c", worker, "sh"]))
     with pytest.raises(CannotRun, match="no such thing"):
         await measure(broken, steady(1, 100, 0.1))

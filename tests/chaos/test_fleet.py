@@ -30,7 +30,7 @@ def pid() -> int:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-async def test_it_comes_back(process: Process, how: signal.Signals) -> None:
+async def test_a_process_that_was_ended_is_started_again(process: Process, how: signal.Signals) -> None:
     before = pid()
     await process.end(how)
     await process.ready()
@@ -38,14 +38,14 @@ async def test_it_comes_back(process: Process, how: signal.Signals) -> None:
     assert (process.troubles, process.failed_starts) == ([], 0)
 
 
-async def test_one_that_falls_over_by_itself_is_told(process: Process) -> None:
+async def test_a_process_that_ends_by_itself_is_reported(process: Process) -> None:
     os.kill(pid(), signal.SIGKILL)
     await asyncio.to_thread(until, lambda: process.troubles)
     await process.ready()
     assert process.troubles == ["all1 ended by itself with -9"]
 
 
-async def test_a_paused_one_does_nothing_until_it_goes_on(process: Process) -> None:
+async def test_a_paused_process_does_nothing_until_it_goes_on(process: Process) -> None:
     pausing = asyncio.create_task(process.pause(0.5))
     await asyncio.to_thread(until, lambda: psutil.Process(pid()).status() == psutil.STATUS_STOPPED)
     await pausing

@@ -43,7 +43,7 @@ def test_only_the_first_violations_are_shown() -> None:
     assert sum("lost:" in line for line in lines) == SHOWN
 
 
-def test_the_figures() -> None:
+def test_the_summary_counts_messages_turns_and_faults() -> None:
     said = "\n".join(summary(Outcome("redis", 7, 12.0, history(), [], {"claims lost": 4}, 1, 5)))
     for part in ("redis, seed 7, 12 s: 0 promises broken", "3 messages acknowledged of 3", "2 turns, 2 replies"):
         assert part in said

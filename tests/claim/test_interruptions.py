@@ -31,7 +31,7 @@ async def test_nothing_interrupts_after_commit(clock: VirtualClock, store: Memor
     assert answered == ["first", "second"]
 
 
-async def test_at_most_so_many_interruptions(clock: VirtualClock, store: MemoryStore) -> None:
+async def test_an_answer_is_interrupted_at_most_so_many_times(clock: VirtualClock, store: MemoryStore) -> None:
     started = []
 
     async def answer(turn: Turn) -> None:
@@ -169,7 +169,7 @@ async def test_arrivals_end_with_the_handler(clock: VirtualClock, store: MemoryS
         assert await watchers[0] == ["second"]
 
 
-async def test_arrivals_know_their_place() -> None:
+async def test_arrivals_have_their_number_and_their_time() -> None:
     clock, shown = VirtualClock(), []
 
     async def answer(turn: Turn) -> None:

@@ -78,7 +78,7 @@ async def test_a_reply_of_other_length_on_a_retry_moves_no_other(first: str, aga
     assert await sent_by(answer, Postcards()) == [*first.splitlines(), "next", "end"]
 
 
-async def test_a_reply_cut_short_is_ended_in_its_own_words() -> None:
+async def test_a_reply_sent_in_part_is_completed_from_its_own_text() -> None:
     postcards = Postcards()
 
     async def answer(turn: Turn) -> None:
@@ -101,7 +101,7 @@ async def test_a_handler_that_goes_on_after_a_failed_reply_loses_neither() -> No
     assert await sent_by(answer, postcards) == ["first", "second"]
 
 
-async def test_a_reply_without_words_is_none() -> None:
+async def test_an_empty_reply_is_not_sent() -> None:
     async def answer(turn: Turn) -> str:
         await turn.reply("")
         await turn.reply("a")
@@ -221,7 +221,7 @@ async def test_a_reply_that_left_is_not_sent_again_on_a_retry(clock: VirtualCloc
     assert record.turn.progress == Progress(("One moment…", "Here it is."), 2, True)
 
 
-async def test_replies_at_the_same_time_each_have_their_own_place(tmp_path: Path) -> None:
+async def test_replies_sent_at_the_same_time_have_different_numbers(tmp_path: Path) -> None:
     postbox = Postbox()
 
     async def answer(turn: Turn) -> str:
@@ -272,7 +272,7 @@ async def test_sending_has_attempts_of_its_own() -> None:
     assert postbox.sent == ["worth it"]
 
 
-async def test_a_reply_left_under_way_and_the_answer_have_different_places(tmp_path: Path) -> None:
+async def test_a_reply_under_way_and_the_answer_have_different_numbers(tmp_path: Path) -> None:
     postbox, under_way = Postbox(), []
 
     async def answer(turn: Turn) -> str:
@@ -305,7 +305,7 @@ async def test_a_reply_tried_again_by_the_handler_leaves_once() -> None:
     assert postbox.sent == ["hello"]
 
 
-async def test_half_a_character_costs_no_answer(tmp_path: Path) -> None:
+async def test_a_lone_surrogate_in_an_answer_is_replaced(tmp_path: Path) -> None:
     async def answer(turn: Turn) -> str:
         return "cut \ud83d"
 

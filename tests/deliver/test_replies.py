@@ -196,7 +196,9 @@ async def test_no_answer_in_time_is_unknown_and_sent_again(board: Board) -> None
     assert len(board.calls) == 2
 
 
-async def test_or_counted_as_sent_where_that_is_set(board: Board, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_answer_in_time_counts_as_sent_where_that_is_set(
+    board: Board, caplog: pytest.LogCaptureFixture
+) -> None:
     async def answer(turn: Turn) -> list[str]:
         return ["first", "second"]
 

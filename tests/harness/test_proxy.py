@@ -84,7 +84,7 @@ async def lost(talk: Talk, text: bytes, echo: Echo) -> Way:
     return way
 
 
-async def test_everything_passes(room: tuple[Proxy, Echo]) -> None:
+async def test_without_a_fault_everything_passes(room: tuple[Proxy, Echo]) -> None:
     proxy, echo = room
     one, two = await echo.connect(proxy), await echo.connect(proxy)
     assert await say(one, b"hello") == b"hello"

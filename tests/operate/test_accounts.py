@@ -177,7 +177,7 @@ def test_all_channels_are_there_from_the_start() -> None:
         ("slack/eu", {"TURNTAKE_SLACK_ACCOUNTS": "eu"}, "incomplete: TURNTAKE_SLACK_EU_SIGNING_SECRET is missing"),
     ],
 )
-def test_status(label: str, environ: dict[str, str], status: str) -> None:
+def test_an_accounts_status_says_what_it_can_do(label: str, environ: dict[str, str], status: str) -> None:
     assert found(environ)[label].status.startswith(status)
 
 
@@ -314,7 +314,7 @@ def test_broken_plug_ins_break_nothing_else(plugins: Path) -> None:
     }
 
 
-def test_of_two_with_one_name_everybody_gets_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_plug_ins_with_one_name_the_first_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     twins = [EntryPoint("twin", value, "turntake.channels") for value in ("json:dumps", "json:loads")]
     monkeypatch.setattr(adapters, "entry_points", lambda group: EntryPoints(twins))
     assert adapters.load_all("channels") == {"twin": adapters.load("channels", "twin")} == {"twin": json.dumps}

@@ -119,7 +119,7 @@ def test_uvicorn_speaks_through_us_and_its_access_log_is_silent() -> None:
     assert "color_message" not in line
 
 
-def test_levels() -> None:
+def test_lower_levels_are_not_logged() -> None:
     stream = io.StringIO()
     logs.configure(logs.LogOptions("error", "text"), stream)
     logging.getLogger("turntake").warning("not this")

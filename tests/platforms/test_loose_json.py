@@ -40,11 +40,11 @@ PAYLOAD: dict[str, Any] = {
     [b"", b"[]", b"1", b"{", b'{"a":NaN}', b"\xff", b'{"a":' * 100_000, b"null", b'{"a":"\x00"}'],
     ids=["empty", "list", "number", "cut", "NaN", "no UTF-8", "deep", "null", "control character"],
 )
-def test_what_is_no_object_is_nothing(body: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_none(body: bytes) -> None:
     assert object_in(body) is None
 
 
-def test_half_a_character_is_replaced_and_costs_nothing_else() -> None:
+def test_a_lone_surrogate_is_replaced_and_the_rest_is_kept() -> None:
     assert object_in(rb'{"a": "x\ud83d", "b": "\ud83d\ude00", "c": "\\ud83d"}') == {
         "a": "x\ufffd",
         "b": "\U0001f600",
@@ -131,6 +131,6 @@ def test_a_time_is_found_at_a_path() -> None:
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200))
-def test_nothing_ever_raises(body: bytes | str) -> None:
+def test_no_value_makes_a_reader_raise(body: bytes | str) -> None:
     payload = object_in(body)
     assert payload is None or isinstance(payload, dict)

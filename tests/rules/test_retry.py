@@ -85,7 +85,9 @@ def test_a_turn_whose_workers_all_died_is_not_tried_again() -> None:
         pytest.param(TURN, True, None, id="nobody deleted anything: they are missing"),
     ],
 )
-def test_nobody_is_asked_about_what_was_deleted(turn: SealedTurn, is_empty: bool, expected: Answered | None) -> None:
+def test_a_turn_whose_messages_were_all_deleted_is_settled_without_the_agent(
+    turn: SealedTurn, is_empty: bool, expected: Answered | None
+) -> None:
     assert before_attempt(turn, RULES, is_empty) == expected
 
 

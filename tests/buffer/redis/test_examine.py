@@ -45,7 +45,7 @@ def one(checks: list[Finding], about: str) -> Finding:
         ("no", "warn", "half a minute"),
     ],
 )
-async def test_how_soon_it_is_on_disk(server: Valkey, policy: str, mark: str, says: str) -> None:
+async def test_the_doctor_says_how_soon_a_write_is_on_disk(server: Valkey, policy: str, mark: str, says: str) -> None:
     server.ask("CONFIG", "SET", "appendfsync", policy)
     finding = one(await found(server.url), "durability")
     assert finding.level == mark
@@ -88,20 +88,20 @@ async def test_wait_needs_as_many_replicas(server: Valkey, replica: Valkey) -> N
 @pytest.mark.parametrize(
     ("policy", "mark"), [("noeviction", "ok"), ("volatile-lru", "ok"), ("allkeys-lru", "fail"), ("allkeys-lfu", "fail")]
 )
-async def test_whether_it_throws_away(tmp_path: Path, policy: str, mark: str) -> None:
+async def test_a_policy_that_evicts_keys_is_marked(tmp_path: Path, policy: str, mark: str) -> None:
     with Valkey(tmp_path, f"maxmemory-policy {policy}") as server:
         (finding,) = (finding for finding in await found(server.url) if "maxmemory-policy" in finding.text)
     assert finding.level == mark
     assert f"maxmemory-policy is {policy}" in finding.text
 
 
-async def test_a_replica_is_no_store(server: Valkey, replica: Valkey) -> None:
+async def test_a_replica_cannot_be_used_as_a_store(server: Valkey, replica: Valkey) -> None:
     assert (await found(replica.url))[0].level == "fail"
     assert "name the primary" in (await found(replica.url))[0].text
     assert (await found(server.url))[0].text.endswith("answers as primary")
 
 
-async def test_wait_without_any_replica(tmp_path: Path) -> None:
+async def test_wait_without_any_replica_is_pointed_out(tmp_path: Path) -> None:
     with Valkey(tmp_path, ALWAYS) as server:
         assert one(await found(f"{server.url}?wait=1"), "replicas").text.startswith("0 replicas connected, and wait=1")
         assert {finding.level for finding in await found(server.url)} == {"ok"}

@@ -103,7 +103,7 @@ def test_sentinels_are_all_asked(hosts: str, found: list[tuple[str, int]]) -> No
 
 
 @pytest.mark.parametrize("scheme", ["rediss+sentinel", "valkeys+sentinel"])
-def test_behind_sentinel_tls_is_meant_for_all(scheme: str) -> None:
+def test_behind_sentinel_tls_holds_for_sentinels_and_servers(scheme: str) -> None:
     pool = connect(f"{scheme}://s1.test/main").connection_pool
     assert issubclass(pool.connection_class, SentinelManagedSSLConnection)
     (sentinel,) = pool.sentinel_manager.sentinels

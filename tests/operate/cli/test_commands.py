@@ -123,7 +123,7 @@ def test_the_servers_own_words_reach_the_person(patient: Served, capsys: Output)
     assert "No message of such a conversation is known" in capsys.readouterr().err
 
 
-def test_not_a_turntake_server(patient: Served, capsys: Output) -> None:
+def test_a_server_that_is_not_turntake_is_one_line_of_error(patient: Served, capsys: Output) -> None:
     assert main(["conversations", "--url", f"{patient.url}/elsewhere"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -184,7 +184,7 @@ def test_letters(quick: Served, capsys: Output) -> None:
     assert again not in {entry["id"] for entry in json.loads(capsys.readouterr().out)["deadLetters"]}
 
 
-def test_no_letters(patient: Served, capsys: Output) -> None:
+def test_letters_list_prints_something_without_letters(patient: Served, capsys: Output) -> None:
     assert main(["letters", "list", "--limit", "1", "--url", patient.url]) == 0
     assert capsys.readouterr().out
 
@@ -259,6 +259,6 @@ def test_durations_in_words(milliseconds: int, words: str) -> None:
     assert duration(milliseconds) == words
 
 
-def test_words_from_elsewhere_are_tamed() -> None:
+def test_control_characters_are_removed_from_printed_text() -> None:
     assert clean("a\nb\x1b[31m\u202e") == "a b [31m"
     assert short("abcdef", 4) == "abc…"

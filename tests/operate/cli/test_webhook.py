@@ -162,7 +162,7 @@ def test_a_name_that_is_nearly_a_channel_is_pointed_out(capsys: Output) -> None:
     assert "did you mean" not in capsys.readouterr().out
 
 
-def test_a_channel_that_was_told_nonsense(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_with_an_invalid_option_is_reported(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNTAKE_GENERIC_SCHEME", "rot13")
     assert main(["send", "hi", "--webhook"]) == 2
     assert "generic is broken: The scheme of" in capsys.readouterr().err

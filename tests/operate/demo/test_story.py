@@ -82,10 +82,10 @@ def test_names_do_not_run_out() -> None:
     assert len({name_of(number) for number in range(500)}) == 500
 
 
-def test_hastened_rules() -> None:
+def test_hastening_shortens_times_and_leaves_counts() -> None:
     assert hastened(Rules(), 2).silence_ms == 500
     assert hastened(Rules(), 2).max_messages == Rules().max_messages
 
 
-def test_an_empty_tally() -> None:
+def test_a_tally_of_nothing_divides_by_nothing() -> None:
     assert (Tally().saved, Tally().average_added_ms) == (0, 0.0)

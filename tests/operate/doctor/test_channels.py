@@ -126,7 +126,7 @@ async def test_nothing_is_said_of_what_is_not_configured() -> None:
         ({"TURNTAKE_DISCORD_BOT_TOKEN": "x", "TURNTAKE_DISCORD_GATEWAY": "true"}, "ok", "ready"),
     ],
 )
-async def test_whether_it_is_complete(environ: dict[str, str], mark: str, says: str) -> None:
+async def test_missing_variables_of_an_account_are_named(environ: dict[str, str], mark: str, says: str) -> None:
     (finding,) = await checks(environ, is_offline=True)
     assert (finding.level, finding.text[: len(says)]) == (mark, says)
 

@@ -56,7 +56,7 @@ def test_a_good_set_up(capsys: Output, free: str) -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_in_words(capsys: Output, free: str) -> None:
+def test_the_report_in_words_ends_with_a_verdict(capsys: Output, free: str) -> None:
     assert main(["doctor", "--port", free]) == 0
     said = capsys.readouterr().out
     assert said.startswith("✓ turntake")

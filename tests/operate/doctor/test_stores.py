@@ -94,13 +94,15 @@ async def test_a_library_that_complains_gives_nothing_away(asked: list[str]) -> 
     assert await examined("shared://me:hunter2@away") == [Finding("fail", "store", "failed: ConnectionError")]
 
 
-async def test_a_kind_without_an_examination(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_has_no_examination_is_named_and_not_opened(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stores, "Examined", Path)
     (finding,) = await examined("shared://me:hunter2@host")
     assert finding == Finding("ok", "store", "shared://me:…@host (not opened)")
 
 
-async def test_rebuild_and_finish(asked: list[str]) -> None:
+async def test_rebuilding_and_finishing_an_upgrade_are_reported(asked: list[str]) -> None:
     rebuilt = await stores.rebuild("shared://x", SystemClock())
     assert rebuilt == Finding("ok", "rebuild", "1,234 entries of the index of deadlines mended")
     finished = await stores.finish_upgrade("shared://x", SystemClock())
@@ -108,7 +110,7 @@ async def test_rebuild_and_finish(asked: list[str]) -> None:
     assert asked == ["shared://x", "rebuild", "shared://x", "finish"]
 
 
-async def test_nothing_was_left_to_do(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rebuild_or_upgrade_without_work_says_so(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(self: Shared) -> int:
         return 0
 

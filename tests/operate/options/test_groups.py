@@ -122,5 +122,5 @@ def test_no_default_is_written_twice(setting: object) -> None:
         "class A:\n    lease_ms: int = 60_000",
     ],
 )
-def test_a_copy_would_be_found(source: str) -> None:
+def test_a_copied_default_would_be_found(source: str) -> None:
     assert [(name.lower(), number) for name, number in defined(source)] == [("lease_ms", 60_000)]

@@ -76,7 +76,7 @@ def test_options_of_channels_are_settings(key: str, env: str, flag: str) -> None
     assert (BY_KEY[key].env, BY_KEY[key].flag) == (env, flag)
 
 
-def test_names_everywhere() -> None:
+def test_a_setting_has_one_name_in_the_environment_and_as_a_flag() -> None:
     setting = BY_KEY["rules.silence_ms"]
     assert (setting.env, setting.flag) == ("TURNTAKE_RULES_SILENCE_MS", "--rules-silence-ms")
     assert allowed(BY_KEY["http.body_bytes"]).startswith("an integer of bytes from ")

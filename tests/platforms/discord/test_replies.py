@@ -47,7 +47,7 @@ async def send(api: DiscordApi, text: str, recipient: Recipient | None = None, f
         await out.aclose()
 
 
-async def test_an_answer_goes_to_the_channel_and_calls_nobody(api: DiscordApi) -> None:
+async def test_an_answer_goes_to_the_channel_and_mentions_nobody(api: DiscordApi) -> None:
     await send(api, "hello @everyone")
     assert api.sent == [("8000", "hello @everyone")]
     assert api.pinged == []

@@ -70,19 +70,19 @@ def answered(name: str) -> Any:
 
 
 @pytest.mark.parametrize("late_ms", [-300_000, 0, 300_000])
-def test_five_minutes_off_are_borne(late_ms: int) -> None:
+def test_a_timestamp_five_minutes_off_is_accepted(late_ms: int) -> None:
     DISCORD.verify(recorded("ask").request, NOW + late_ms)
 
 
 @pytest.mark.parametrize("late_ms", [-300_001, 300_001])
-def test_more_than_five_minutes_off_is_a_replay(late_ms: int) -> None:
+def test_a_timestamp_more_than_five_minutes_off_is_refused(late_ms: int) -> None:
     assert "five minutes" in refusal(recorded("ask").request, NOW + late_ms)
 
 
 @pytest.mark.parametrize(
     "signature", ["", "not hex", "ab" * 63, "ab" * 65, "a" * 127, "ab " * 64, "é" * 128, "٣" * 128]
 )
-def test_a_signature_that_is_none_is_refused_and_nothing_worse(signature: str) -> None:
+def test_a_malformed_signature_is_refused(signature: str) -> None:
     assert "not as Discord writes it" in refusal(with_headers(ed25519=signature))
 
 
@@ -104,7 +104,7 @@ def test_a_signature_in_capitals_is_the_same() -> None:
     DISCORD.verify(with_headers(ed25519=recorded("ask").request.headers["x-signature-ed25519"].upper()), NOW)
 
 
-def test_while_the_key_changes_both_count() -> None:
+def test_both_keys_are_accepted_during_a_rotation() -> None:
     request = recorded("ask").request
     Discord({"public_key": f"{OTHER}, {PUBLIC}"}).verify(request, NOW)
     assert "not that of this body" in refusal(request, key=OTHER)
@@ -147,7 +147,7 @@ def test_half_typed_options_are_not_completed() -> None:
 
 
 @pytest.mark.parametrize("name", ["notice", "notice-ping"])
-def test_notices_want_an_answer_without_words(name: str) -> None:
+def test_notices_are_answered_with_an_empty_204(name: str) -> None:
     answer = DISCORD.read(recorded(name).request).answer
     assert (answer.status, answer.body) == (204, b"")
 
@@ -249,7 +249,7 @@ def test_an_edit_changes_the_message_it_is_of() -> None:
     assert (event.id, event.sent_at) == ("2026-09-21T13:34:00.500000+00:00", 1_789_997_640_500)
 
 
-def test_two_edits_are_two_and_one_told_twice_is_one() -> None:
+def test_two_edits_count_twice_and_a_redelivered_edit_once() -> None:
     once, again, later = (
         heard("MESSAGE_UPDATE", **post(edited_timestamp=f"2026-09-21T13:34:0{second}+00:00")) for second in (1, 1, 2)
     )
@@ -274,7 +274,7 @@ def test_typing_counts_for_ten_seconds() -> None:
     )
 
 
-def test_our_own_typing_and_other_bots_is_nobodys() -> None:
+def test_typing_of_bots_is_ignored() -> None:
     assert gateway_events("TYPING_START", {"channel_id": "8000", "user_id": BOT}, BOT) == []
     other = {"channel_id": "8000", "user_id": "43", "member": {"user": {"id": "43", "bot": True}}}
     assert gateway_events("TYPING_START", other, BOT) == []

@@ -32,7 +32,7 @@ def test_an_echo_of_ours_is_not_said_even_if_it_was_unsent() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 7, [], {}, {"sender": {"id": "9"}}, {"sender": 9, "recipient": 178}])
-def test_changes_between_nobody_and_nobody_say_nothing(value: Any) -> None:
+def test_a_change_without_sender_or_recipient_is_ignored(value: Any) -> None:
     entry = {"id": "178", "changes": [{"field": "messages", "value": value}], "field": "messages", "value": value}
     whole = {"object": "instagram", "entry": [entry]}
     assert CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events == ()

@@ -72,7 +72,7 @@ def test_a_closed_window_is_final_and_says_so(api: MessengerApi) -> None:
         writer.check(made(writer.reply_call(TO, "hi", "r")))
 
 
-def test_somebody_unknown_is_final(api: MessengerApi) -> None:
+def test_an_unknown_recipient_is_given_up(api: MessengerApi) -> None:
     api.unknown.add(PSID)
     writer = sender(api)
     with pytest.raises(GiveUp, match="No matching user found"):
@@ -98,7 +98,7 @@ def test_throttling_is_waited_out(api: MessengerApi, code: int) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"message_id": 7}, {"recipient_id": PSID}, []])
-def test_a_yes_without_an_id_is_a_failure(api: MessengerApi, body: object) -> None:
+def test_a_success_without_a_message_id_is_a_failure(api: MessengerApi, body: object) -> None:
     with pytest.raises(SendFailed):
         sender(api).check(said(body))
 

@@ -32,7 +32,7 @@ def item(**held: Any) -> dict[str, Any]:
     return {"sender": {"id": "8"}, "recipient": {"id": "31"}, "timestamp": NOW, **held}
 
 
-def test_the_page_is_the_entrys_where_the_item_does_not_say() -> None:
+def test_the_page_is_that_of_the_entry_where_the_item_names_none() -> None:
     (event,) = read(item(recipient=None, message={"mid": "m", "text": "hi"}))
     assert (event.account, event.conversation, event.kind) == ("31", "8", "message")
 
@@ -67,7 +67,7 @@ def test_a_sticker_that_came_as_an_image_alone_is_kept() -> None:
     assert (attachment.kind, attachment.name) == ("image", "👍")
 
 
-def test_the_other_products_of_the_app_say_nothing_here() -> None:
+def test_webhooks_of_other_products_of_the_app_are_ignored() -> None:
     whole = {"object": "instagram", "entry": [{"id": "31", "messaging": [item(message={"mid": "m", "text": "hi"})]}]}
     assert CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events == ()
 

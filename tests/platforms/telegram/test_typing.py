@@ -64,7 +64,7 @@ def test_somebody_who_stopped_is_waited_for_no_longer() -> None:
         {},
     ],
 )
-def test_anything_else_says_nothing(update: dict[str, Any]) -> None:
+def test_other_updates_are_ignored(update: dict[str, Any]) -> None:
     assert events_of(update) == []
 
 

@@ -45,7 +45,7 @@ def test_only_the_token_itself_is_believed(given: str) -> None:
     Telegram({"secret_token": "sesame"}).verify(replace(request, headers={HEADER: "sesame"}), 0)
 
 
-def test_half_a_character_is_no_reason_to_have_the_rest_sent_again() -> None:
+def test_an_update_with_a_lone_surrogate_is_still_read() -> None:
     body = (
         rb'{"update_id":1,"message":{"message_id":1,"chat":{"id":7,"type":"private"},"from":{"id":7},"text":"a\ud83d"}}'
     )
@@ -53,7 +53,7 @@ def test_half_a_character_is_no_reason_to_have_the_rest_sent_again() -> None:
     assert (event.kind, event.text) == ("message", "a\ufffd")
 
 
-def test_an_update_of_later_days_cannot_pass_for_an_event_of_ours() -> None:
+def test_an_unknown_update_is_unsupported_even_if_it_is_named_like_an_event() -> None:
     assert {event_of({kind: {}}).kind for kind in ("typing", "stopped", "edit", "delete", "postback")} == {
         "unsupported"
     }
@@ -113,7 +113,7 @@ def test_what_is_broken_in_part_keeps_its_words() -> None:
 
 
 @pytest.mark.parametrize(("date", "sent_at"), [(0, None), (-1, None), (2**70, None), (1, 1000), (True, None)])
-def test_a_date_that_is_none_is_left_out(date: int, sent_at: int | None) -> None:
+def test_an_invalid_date_is_left_out(date: int, sent_at: int | None) -> None:
     assert event_of(message(text="hi", date=date)).sent_at == sent_at
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_carried_is_named(kind: str) -> None:
 @pytest.mark.parametrize(
     "at", [{}, {"latitude": 1}, {"latitude": "1", "longitude": 2}, {"latitude": 2**70, "longitude": 1}]
 )
-def test_a_place_without_a_place_is_none(at: dict[str, Any]) -> None:
+def test_a_location_without_coordinates_is_left_out(at: dict[str, Any]) -> None:
     assert event_of(message(location=at)).attachments == ()
 
 

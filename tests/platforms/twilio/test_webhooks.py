@@ -218,7 +218,7 @@ def test_attachments_keep_their_order_whatever_is_said_of_their_number() -> None
 
 
 @pytest.mark.parametrize("latitude", ["", "north", "NaN", "inf"])
-def test_a_place_without_a_place_is_none(latitude: str) -> None:
+def test_a_location_without_coordinates_is_left_out(latitude: str) -> None:
     fields = {"MessageSid": "SM1", "From": "+1", "Body": "hi", "Latitude": latitude, "Longitude": "6.9"}
     (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert (event.kind, event.attachments) == ("message", ())

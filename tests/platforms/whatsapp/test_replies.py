@@ -78,7 +78,7 @@ def test_somebody_without_a_number_is_a_recipient(api: WhatsAppApi, chat: str) -
 
 
 @pytest.mark.parametrize("chat", [ANA, "DE.", "de.1", "DE.1 2", "X.1"])
-def test_anything_else_is_a_number(api: WhatsAppApi, chat: str) -> None:
+def test_a_chat_that_is_not_a_user_id_is_a_phone_number(api: WhatsAppApi, chat: str) -> None:
     body = json.loads(sender(api).reply_call(to(chat), "hi", "r").body)
     assert (body["to"], body.get("recipient")) == (chat, None)
 
@@ -206,7 +206,7 @@ def test_what_may_go_better_next_time_is_a_failure(api: WhatsAppApi, body: Any, 
         sender(api).check(said(body, status))
 
 
-def test_metas_words_are_cut_and_on_one_line(api: WhatsAppApi) -> None:
+def test_an_error_of_metas_is_shortened_to_one_line(api: WhatsAppApi) -> None:
     with pytest.raises(GiveUp) as final:
         sender(api).check(said(refused(100, "long\n" * 500).body, 400))
     assert len(str(final.value)) < 500

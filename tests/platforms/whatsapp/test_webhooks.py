@@ -48,7 +48,7 @@ def text(**parts: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("key", ["old", "new"])
-def test_both_secrets_are_good_during_a_rotation(key: str) -> None:
+def test_both_secrets_are_accepted_during_a_rotation(key: str) -> None:
     CHANNEL.verify(signed(b"{}", key), NOW)
 
 
@@ -156,7 +156,7 @@ def test_what_is_signed_but_no_object_is_unreadable(body: bytes) -> None:
         {"object": "whatsapp_business_account", "entry": [None, 3, {"changes": "x"}, {"changes": [[], {"value": 7}]}]},
     ],
 )
-def test_what_is_for_somebody_else_or_empty_says_nothing(whole: Any) -> None:
+def test_a_webhook_for_another_product_or_without_entries_is_ignored(whole: Any) -> None:
     assert CHANNEL.read(posted(json.dumps(whole).encode())).events == ()
 
 
