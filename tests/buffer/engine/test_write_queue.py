@@ -9,7 +9,7 @@ import pytest
 from turntake.buffer.engine import write_queue
 from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import SingleCall, WriteQueue
+from turntake.buffer.engine.write_queue import HINT_LATE_MS, Call, SingleCall, WriteQueue
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Conversation, Progress
@@ -38,6 +38,8 @@ class Table:
         self.batches: list[list[ConversationKey]] = []
         self.errors: list[Exception] = []
         self.is_deaf = False
+        self.is_mute = False
+        self.refuses_then_fails = False
         self.busy: set[ConversationKey] = set()
         self.refusals = 0
         self.under_way: list[ConversationKey] = []
@@ -62,11 +64,15 @@ class Table:
             self._calls -= 1
             self.under_way = [key for key in self.under_way if key not in keys]
         self.refusals += sum(answer is not None for answer in answers)
+        if self.refuses_then_fails and None not in answers:
+            self.errors.append(StoreUnavailable())
         if hint and None in answers:
             self.published.append(hint)
         return answers
 
     async def publish(self, hint: Hint) -> None:
+        if self.is_mute:
+            raise StoreUnavailable
         self.published.append(hint)
 
     def _put(self, draft: Draft) -> Refusal | None:
@@ -388,6 +394,60 @@ async def test_a_hint_of_a_failed_write_is_given_again(table: Table, queue: Writ
         operation = submitted(queue, ANN, lambda draft: draft.append(Append(ANN, Message("m1"), QUICK), b""))
         await asyncio.gather(operation, return_exceptions=True)
     assert [hint.due_at for hint in table.published] == [clock.now() + QUICK.silence_ms]
+
+
+async def test_a_hint_that_may_have_been_acted_on_already_is_not_relied_on(
+    table: Table, queue: WriteQueue, clock: VirtualClock
+) -> None:
+    """Clocks are some milliseconds apart: whoever was told of the first deadline may have looked before this one."""
+    first_at = clock.now() + QUICK.silence_ms
+    await submitted(queue, ANN, lambda draft: draft.append(Append(ANN, Message("m1"), QUICK), b""))
+    await clock.advance(QUICK.silence_ms - HINT_LATE_MS)
+    await submitted(queue, BOB, lambda draft: draft.append(Append(BOB, Message("m1"), QUICK), b""))
+    assert [hint.due_at for hint in table.published] == [first_at, clock.now() + QUICK.silence_ms]
+
+
+async def test_a_message_is_stored_though_nobody_hears_of_its_interruption(table: Table, queue: WriteQueue) -> None:
+    """Hints are optional. Whoever still answers is refused by the row."""
+    await submitted(queue, ANN, at_once("m1"))
+    assert await submitted(queue, ANN, lambda draft: draft.claim(60_000)) is not None
+    table.is_mute = True
+    interrupting = Rules(on_busy="interrupt")
+    told = await submitted(queue, ANN, lambda draft: draft.append(Append(ANN, Message("m2"), interrupting), b""))
+    assert (told.status, bool(told.interrupted)) == ("buffered", True)
+
+
+class Several(Call[list[str]]):
+    """A message with the id of the item, for each conversation that the items are submitted for."""
+
+    def __init__(self, items: int) -> None:
+        super().__init__(items)
+        self.statuses: list[str] = []
+
+    def run(self, draft: Draft, item: str) -> None:
+        self.statuses.append(draft.append(Append(draft.key, Message(item), PLAIN), b"").status)
+
+    def answer(self) -> list[str]:
+        return self.statuses
+
+
+async def test_what_is_done_is_not_undone_by_the_failure_of_another(clock: VirtualClock) -> None:
+    """A message that was known already shares its batch with one whose write fails. Its caller has sent another one
+    elsewhere, and is answered once both are known."""
+    table, elsewhere = Table(), Table()
+    for key in (ANN, BOB):
+        await submitted(queue_on(table, clock), key, saying("m1", key))
+    elsewhere.gate.clear()
+    queue, call = queue_on(table, clock), Several(2)
+    queue_on(elsewhere, clock).submit(ANN, call, "m1")
+    queue.submit(ANN, call, "m1")
+    table.refuses_then_fails = True
+    failed = submitted(queue, BOB, saying("m2", BOB))
+    with pytest.raises(StoreUnavailable):
+        await failed
+    assert not call.future.done()
+    elsewhere.gate.set()
+    assert {"buffered", "duplicate"} <= set(await call.future)
 
 
 async def test_an_interruption_is_published_once_it_is_so(table: Table, clock: VirtualClock) -> None:

@@ -137,12 +137,17 @@ class Job:
         self.is_fresh = self.is_fresh or refusal.is_read
 
     def succeed(self) -> None:
-        for call, _ in self.items:
+        for call, _ in self._finished():
             call.succeed()
 
     def fail(self, error: Exception) -> None:
-        for call, _ in self.items:
+        for call, _ in self._finished():
             call.fail(error)
+
+    def _finished(self) -> list[tuple[Call[Any], Any]]:
+        """All items, once: a job that is done may still be in a round whose write fails."""
+        items, self.items = self.items, []
+        return items
 
 
 class WriteQueue:
