@@ -1,5 +1,7 @@
 """Answers and failures that come from outside, for a turn that its agent promised to answer."""
 
+from pathlib import Path
+
 from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import Rules, Turn, TurnTake
@@ -82,3 +84,16 @@ async def test_an_answer_completed_from_outside_is_sent_at_once() -> None:
         await turns.complete(record.id, ("done",))
         await clock.advance(10)
     assert postbox.sent == ["done"]
+
+
+async def test_half_a_character_in_an_answer_from_outside_costs_no_answer(tmp_path: Path) -> None:
+    """No store takes it, and no channel."""
+    turns = TurnTake(f"sqlite:///{tmp_path}/t.db", rules=AT_ONCE, agent=Promise())
+    async with turns, turns.events.watch() as seen:
+        await turns.receive("hi", conversation="ada", id="m1")
+        while (happening := await seen.get()).kind != "claimed":
+            continue
+        record = await turns.complete(happening.turn_id, ("cut \ud83d",))
+    assert record is not None
+    assert record.turn is not None
+    assert (record.status, record.turn.progress.replies) == ("answered", ("cut ?",))

@@ -1,6 +1,7 @@
 """The worker: who is answered, when, how often, and what a lost claim can still do (nothing)."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness.fake_outbound import Postbox
@@ -171,6 +172,28 @@ async def test_a_stalled_process_renews_its_leases_before_it_competes(clock: Vir
         record = await only_turn(turns)
     assert record.status == "answered"
     assert calls == [1, 1]
+
+
+async def test_a_worker_that_is_in_time_extends_no_leases_to_claim(clock: VirtualClock) -> None:
+    """That would be one more call to the store for each claim."""
+    extended: list[int] = []
+
+    class Counting(MemoryStore):
+        async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+            extended.append(len(claims))
+            return await super().extend(claims, lease_ms)
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(50_000)
+
+    store = Counting(clock)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, lease_ms=60_000, shutdown_ms=1, clock=clock) as turns:
+        for person in range(10):
+            await say(turns, "hello", to=f"p{person}")
+            await clock.advance(1_000)
+        assert extended == []
+        await clock.advance(10_000)
+        assert extended == [10]
 
 
 async def test_shutting_down_waits_for_handlers(clock: VirtualClock, store: MemoryStore) -> None:

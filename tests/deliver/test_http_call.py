@@ -34,6 +34,18 @@ async def test_any_status_is_an_answer() -> None:
     assert not response.is_cut
 
 
+async def test_what_every_call_says_of_itself() -> None:
+    """Who calls, and that the answer may not be compressed: a small one could unpack to a huge one."""
+    async with agent_server(answers(200, "", Set_Cookie="a=b")) as server:
+        async with HttpCaller("The agent", 5_000, headers={"accept": "text/plain"}) as caller:
+            for _ in range(2):
+                await caller.call(ApiCall(server.url, b"hi", {"x-own": "1"}, "PUT"))
+        headers = server.requests[1].headers
+    assert headers["user-agent"].startswith("turntake/")
+    assert (headers["accept-encoding"], headers["accept"], headers["x-own"]) == ("identity", "text/plain", "1")
+    assert "cookie" not in headers
+
+
 @pytest.mark.parametrize(("length", "is_cut"), [(LARGEST_BODY, False), (LARGEST_BODY + 1, True)])
 async def test_a_long_answer_is_cut(length: int, is_cut: bool) -> None:
     async with agent_server(answers(200, "x" * length)) as server:

@@ -129,7 +129,8 @@ def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
         assert refused.headers["content-type"] == "application/problem+json"
         assert "send it again" in refused.json()["detail"]
         unready = client.get("/readyz")
-        assert unready.status_code == 503
+        assert (unready.status_code, "retry-after" in unready.headers) == (503, False)
+        assert unready.json()["detail"] == "The store does not answer; the log says why."
         assert client.get("/healthz").status_code == 200
         for answer in (refused, unready):
             assert not {"Redis", "db.internal", "6379", "StoreUnavailable"} & set(re.split(r"[^\w.]", answer.text))

@@ -8,6 +8,7 @@ import pytest
 
 from harness.servers import Echo, talking, until, watching
 from turntake import Rules, TurnTake
+from turntake.rules.conversation import Conversation
 
 PATIENT = Rules(silence_ms=60_000)
 
@@ -43,6 +44,20 @@ def test_retrying_gets_it_answered(client: httpx2.Client) -> None:
         assert retried.json()["conversationKey"] == "default:generic:default:ana"
         assert until(events, "answered")["replies"] == ["hi"]
     assert client.post(f"/v1/dead-letters/{letter_id}/retry").status_code == 404
+
+
+def test_who_retries_a_moment_after_another_is_told() -> None:
+    """The letter was read, and was gone when its messages were to wait again."""
+
+    class SlowTurns(TurnTake):
+        async def retry_letter(self, letter_id: str) -> Conversation | None:
+            await super().retry_letter(letter_id)
+            return await super().retry_letter(letter_id)
+
+    with talking(SlowTurns("memory://", rules=PATIENT, role="accept")) as client:
+        refused = client.post(f"/v1/dead-letters/{letter(client)}/retry")
+    assert refused.status_code == 404
+    assert "retried or discarded already" in refused.json()["detail"]
 
 
 def test_discarding(client: httpx2.Client) -> None:

@@ -10,7 +10,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from harness.servers import Served, serving, talking
 from turntake import Rules, TurnTake
-from turntake.http.limits import BodyLimit
+from turntake.errors import Problem
+from turntake.http.limits import DRAIN_FACTOR, BodyLimit
 from turntake.testing.clock import VirtualClock
 
 GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
@@ -102,6 +103,51 @@ def test_a_body_of_exactly_the_limit_is_read() -> None:
     with talking(accepting(), max_body_bytes=100) as client:
         assert client.post("/v1/messages", content=b" " * 100).status_code == 400
         assert client.post("/v1/messages", content=b" " * 101).status_code == 413
+
+
+async def test_a_body_without_an_end_is_read_only_so_far() -> None:
+    """Far enough that a sender of a little too much gets its answer, and whoever never stops is cut off."""
+    chunks = 0
+
+    async def receive() -> Message:
+        nonlocal chunks
+        chunks += 1
+        assert chunks < 100, "read for ever"
+        return {"type": "http.request", "body": b"x" * 10, "more_body": True}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("it is too long to be handed on")
+
+    async def send(message: Message) -> None:
+        raise AssertionError("a Problem is raised instead")
+
+    scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+    with pytest.raises(Problem) as raised:
+        await BodyLimit(app, VirtualClock(), max_body_bytes=10)(scope, receive, send)
+    assert raised.value.status == 413
+    assert chunks == DRAIN_FACTOR + 1
+
+
+async def test_what_came_before_the_sender_left_is_not_handed_on() -> None:
+    """It may read like a whole body, and is not what was sent."""
+    messages: list[Message] = [
+        {"type": "http.request", "body": b'{"conversation": "ana", "id": "1", "text": "hi"}', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    bodies: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        bodies.append(await receive())
+
+    async def send(message: Message) -> None:
+        raise AssertionError("nobody is there to read it")
+
+    scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+    await BodyLimit(app, VirtualClock())(scope, receive, send)
+    assert (bodies, messages) == ([], [])
 
 
 async def test_a_server_that_stops_while_a_body_is_late_is_not_answered() -> None:

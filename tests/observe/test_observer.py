@@ -14,7 +14,7 @@ from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rule
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.errors import FateUnknown, Forged, Unreadable
-from turntake.observe.observer import STEPS, Observer
+from turntake.observe.observer import STEPS, Observer, Observers
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Dead, Retry, Settlement, Touch
 from turntake.rules.records import Claim
@@ -231,6 +231,21 @@ async def test_a_stop_before_the_answer_is_told() -> None:
     assert recorder.names()[2:] == ["claimed", "handed_back"]
 
 
+async def test_a_turn_that_could_not_be_handed_back_is_not_told_as_if_it_were() -> None:
+    """Somebody else took it over before this worker stopped."""
+    store, recorder = MemoryStore(VirtualClock()), Recorder()
+
+    async def stuck(turn: Turn) -> None:
+        await asyncio.Event().wait()
+
+    async def during(turns: TurnTake) -> None:
+        conversation = store.model.conversations[ADA]
+        store.model.conversations[ADA] = claimed(conversation, ADA, 3_600_000, store.clock.now())
+
+    await after(recorder, stuck, store=store, during=during, shutdown_ms=1, lease_ms=3_600_000)
+    assert recorder.names() == ["received", "due", "claimed"]
+
+
 async def test_a_lost_claim_is_told() -> None:
     store, recorder = MemoryStore(VirtualClock()), Recorder()
 
@@ -273,6 +288,32 @@ async def test_an_observer_that_raises_harms_no_turn(caplog: pytest.LogCaptureFi
     (record,) = caplog.records
     assert record.message == "An observer raised; that is logged once"
     assert record.exc_info is not None
+
+
+def test_a_step_that_nobody_cares_about_costs_nothing() -> None:
+    """Not even a look at the clock; and those who came and left do not count."""
+
+    class Counting(VirtualClock):
+        looks = 0
+
+        def now(self) -> int:
+            self.looks += 1
+            return super().now()
+
+    class Listening(Observer):
+        def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
+            """Cares about this step alone."""
+
+    clock, listening = Counting(), Listening()
+    observers = Observers(clock, [Observer()])
+    observers.add(listening)
+    observers.tell(Observer.ignored, ADA, Message("m1", ""), "blank")
+    assert clock.looks == 0
+    observers.tell(Observer.interrupted, ADA, "t1")
+    assert clock.looks == 1
+    observers.remove(listening)
+    observers.tell(Observer.interrupted, ADA, "t1")
+    assert clock.looks == 1
 
 
 def test_every_step_does_nothing_by_default() -> None:
