@@ -12,6 +12,7 @@ from turntake.errors import (
     TurntakeError,
 )
 from turntake.observe.observer import Observer
+from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.rules import PRESETS, Rules
@@ -33,6 +34,7 @@ __all__ = [
     "RetryLater",
     "Rules",
     "StoreUnavailable",
+    "Touch",
     "Turn",
     "TurnTake",
     "TurntakeError",

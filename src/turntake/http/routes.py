@@ -78,7 +78,7 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         f"{CONVERSATION}/hold",
-        "Lets what waits wait at least so long from now.",
+        "Holds what waits for at least this long.",
         conversations.hold,
         body=conversations.HoldBody | None,
         answer=ConversationDetail,

@@ -19,7 +19,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     """`[log]`"""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="The least that is worth a line.")
+        Literal["debug", "info", "warning", "error"], Meta(description="The lowest level that is logged.")
     ] = "info"
     format: Annotated[Format, Meta(description="auto: text on a terminal, else JSON lines.")] = "auto"
 

@@ -29,7 +29,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         30_000
     )
     min_messages: Annotated[Positive, Meta(description="Fewer messages than this wait until `max_wait_ms`.")] = 1
-    max_messages: Annotated[Positive, Meta(description="So many messages are due at once.")] = 20
+    max_messages: Annotated[Positive, Meta(description="A turn with this many messages is due at once.")] = 20
     capacity: Annotated[
         Positive,
         Meta(description="The most messages that a buffer holds before it is due whatever the other rules say."),

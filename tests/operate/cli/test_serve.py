@@ -124,7 +124,15 @@ def test_an_object_as_agent_brings_its_own_store(tmp_path: Path) -> None:
         (warning,) = [line["message"] for line in server.log if "ignored" in line["message"]]
         assert warning == "mine:turns brings its own store and rules; ignored: store."
         assert server.stop() == 0
+        assert [line["store"] for line in server.log if "store" in line] == ["(that of the agent's module)"]
     assert not (tmp_path / "other.db").exists()
+
+
+def test_a_store_that_is_ignored_is_not_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OBJECT)
+    with served(tmp_path, "--agent", "mine:turns", "--store", "memory://") as server:
+        assert server.stop() == 0
+        assert not [line for line in server.log if "forgets everything" in line["message"]]
 
 
 def test_small_and_idle(tmp_path: Path) -> None:

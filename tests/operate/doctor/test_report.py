@@ -62,7 +62,7 @@ def test_the_report_in_words_ends_with_a_verdict(capsys: Output, free: str) -> N
     assert said.startswith("✓ turntake")
     assert said.endswith("All is well.\n")
     assert main(["doctor", "--port", free, "--agent", "nobody:here"]) == 1
-    assert capsys.readouterr().out.endswith("1 problem to mend.\n")
+    assert capsys.readouterr().out.endswith("1 problem to fix.\n")
 
 
 def test_secrets_are_not_shown(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def conversations(
     channel: Annotated[str, option("Only this channel's.", "NAME")] = "",
     limit: Annotated[int, option("How many at most. [50]", "NUMBER")] = 50,
     flush: Annotated[bool, switch("With KEY: what waits is due now.")] = False,
-    hold: Annotated[int | None, option("With KEY: what waits is held for so long.", "MS")] = None,
+    hold: Annotated[int | None, option("With KEY: hold what waits for this long.", "MS")] = None,
     clear: Annotated[bool, switch("With KEY: what waits becomes a dead letter.")] = False,
     url: Url = None,
     key: Key = None,

@@ -111,7 +111,7 @@ def _conclude(report: Report, rows: list[dict[str, str]]) -> None:
         for line in table(("SETTING", "VALUE", "FROM"), [tuple(row.values()) for row in rows]):
             say(line)
         say()
-    problems = f"{counted(report.failures, 'problem')} to mend."
+    problems = f"{counted(report.failures, 'problem')} to fix."
     say(paint("red", problems) if report.failures else paint("green", "All is well."))
 
 

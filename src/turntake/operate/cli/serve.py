@@ -112,10 +112,10 @@ def _print_banner(options: Options, parts: Parts, url: str) -> None:
     for warning in (*options.sources.warnings, *_unset(options, parts)):
         log.warning(warning, extra={"action": "start"})
     _tell_of_channels(parts.accounts)
-    store, agent = without_password(options.store), without_password(options.agent)
-    role = parts.turns.role
+    store = "(that of the agent's module)" if parts.agent.turns else without_password(options.store)
+    role, agent = parts.turns.role, without_password(options.agent)
     if sys.stdout.isatty():
-        facts = {"store": "(that of the agent's module)" if parts.agent.turns else store, "agent": agent}
+        facts = {"store": store, "agent": agent}
         facts["role"] = f"{role}: {ROLES[role]}"
         if options.public_url:
             facts["public"] = options.public_url
@@ -147,7 +147,7 @@ def _unset(options: Options, parts: Parts) -> list[str]:
     lines = [f"{options.agent} brings its own store and rules; ignored: {vain}."] if vain else []
     if options.public_url and not options.api_keys:
         lines.append("A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only.")
-    if options.store.startswith("memory:"):
+    if options.store.startswith("memory:") and not parts.agent.turns:
         lines.append("memory:// forgets everything when this server stops.")
     optional = (
         ("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys),

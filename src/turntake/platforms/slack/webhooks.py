@@ -37,7 +37,7 @@ class Slack(Channel):
     options = (
         Option("signing_secret", "Checks that webhooks are Slack's: Basic Information, App Credentials.", use="verify"),
         Option("bot_token", "Sends replies: the Bot User OAuth Token, xoxb-…", use="reply"),
-        Option("bot_user_id", "The bot's own user id, U…, whose messages are no one's words.", is_secret=False),
+        Option("bot_user_id", "The bot's own user id, U…, whose own messages are ignored.", is_secret=False),
         Option("api_base", "Where Slack's API is.", is_secret=False, default="https://slack.com/api"),
     )
 
