@@ -6,6 +6,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from harness.writing import ROOMY
+from turntake.buffer.sqlite import schema
 from turntake.buffer.sqlite.store import SqliteStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Dead
@@ -43,6 +45,24 @@ async def test_a_commit_that_fails_acknowledges_nothing(path: str, clock: Virtua
         store.backend._writer.set_commit_hook(None)
         assert await store.find(ANN) is None
         assert (await say(store, "m1")).status == "buffered"
+
+
+def size(path: str) -> int:
+    return Path(path).stat().st_size
+
+
+async def test_the_log_does_not_grow_for_as_long_as_the_store_is_open(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is `CHECKPOINT_PAGES` long, it is copied into the database and written anew from its start."""
+    monkeypatch.setattr(schema, "CHECKPOINT_PAGES", 50)
+    async with SqliteStore(path, clock) as store:
+        (page_bytes,) = store.backend._writer.execute("PRAGMA page_size").fetchone() or (0,)
+        before = size(path)
+        for number in range(200):
+            await say(store, f"m{number}", rules=ROOMY)
+        assert size(f"{path}-wal") < 100 * page_bytes
+        assert size(path) > before
 
 
 async def test_what_a_killed_process_leaves_is_complete(path: str, clock: VirtualClock, tmp_path: Path) -> None:
