@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.agent_server import Step, agent_server, answers, floods, never_answers, resets, trickles
+from harness.agent_server import Request, Step, Wire, agent_server, answers, floods, never_answers, resets, trickles
 from turntake.deliver.http_call import LARGEST_BODY, HttpCaller
 from turntake.errors import CallFailed
 from turntake.platforms.replies import ApiCall, ApiResponse
@@ -56,6 +56,18 @@ async def test_a_long_answer_is_cut(length: int, is_cut: bool) -> None:
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
     async with agent_server(floods) as server:
         assert (await called(server.url)).is_cut
+
+
+async def test_an_answer_that_is_cut_costs_its_connection() -> None:
+    """The rest of it is still on its way, so the other side is told at once that nobody reads it."""
+
+    async def goes_on(request: Request, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.1 200 OK\r\ncontent-length: 10485760\r\n\r\n" + b"x" * (LARGEST_BODY + 1))
+        await never_answers(request, wire)
+
+    async with agent_server(goes_on) as server, HttpCaller("The agent", 600_000) as caller:
+        assert (await caller.call(ApiCall(server.url, b"hi"))).is_cut
+        await asyncio.wait_for(server.requests[0].gone.wait(), 20)
 
 
 @pytest.mark.parametrize("step", [never_answers, trickles])

@@ -12,7 +12,10 @@ from harness.platforms.server import FakeAnswer, FakeRequest, Platform, silence
 from harness.servers import Later
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
 from turntake.clock import Clock
+from turntake.deliver import replies as deliver_replies
+from turntake.deliver.callback import Callback
 from turntake.deliver.options import Quote, ReplyOptions
+from turntake.deliver.outbound import NoOutbound
 from turntake.deliver.replies import TYPING_DELAY_MS, Replies
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
@@ -335,6 +338,36 @@ async def test_typing_is_not_shown_where_it_is_switched_off(board: Board) -> Non
 
     await answered(replies(board), answer)
     assert [call.path for call in board.calls] == ["/notes"]
+
+
+async def test_closing_waits_only_a_moment_for_an_indicator_to_be_taken_back(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A platform that keeps silent does not hold up a stop for as long as a reply may take."""
+    monkeypatch.setattr(deliver_replies, "CLOSE_GRACE_MS", 1)
+    clock = VirtualClock()
+    out = replies(board, timeout_ms=600_000, clock=clock)
+    with silence() as silent:
+        board.next.extend([silent, silent])
+        async with out.composing(TO):
+            await clock.advance(TYPING_DELAY_MS)
+            await asyncio.to_thread(board.wait_for_calls, 1)
+        calls = await asyncio.to_thread(board.wait_for_calls, 2)
+        assert [call.path for call in calls] == ["/typing", "/stopped"]
+        await asyncio.wait_for(out.aclose(), 20)
+
+
+async def test_closing_closes_what_other_channels_leave_by() -> None:
+    closed: list[str] = []
+
+    class Elsewhere(NoOutbound):
+        async def aclose(self) -> None:
+            closed.append("elsewhere")
+
+    await Replies({}, Elsewhere()).aclose()
+    await Callback(elsewhere=Elsewhere()).aclose()
+    await Callback("http://127.0.0.1:1/", Elsewhere()).aclose()
+    assert closed == ["elsewhere"] * 3
 
 
 async def test_a_reply_of_nothing_sends_nothing(board: Board) -> None:

@@ -1,6 +1,7 @@
 """How a due conversation is reserved, read and claimed, and what may happen in between."""
 
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ from harness.databases import Cluster, Valkey
 from harness.redis_store import backend_of, shard_of
 from harness.writing import key
 from turntake import Rules
+from turntake.buffer.engine.backend import Refusal
+from turntake.buffer.engine.draft import Draft
 from turntake.buffer.redis import claiming
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.claiming import RESERVED_MS, RedisOffer
+from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.swap import SwapCall
 from turntake.buffer.store import HORIZON_MS
 from turntake.errors import StoreUnavailable
@@ -118,6 +122,41 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
     claim = await take(store)
     assert len(claim.messages) == claiming.MESSAGES_OFFERED + 1
     assert claim.turn.failures == 0
+
+
+async def test_the_earliest_of_all_shards_are_claimed_and_no_more_than_asked_for(url: str, clock: VirtualClock) -> None:
+    """Each shard has its own index; a worker has only so many places, and whoever waited longest gets them."""
+    async with RedisStore.open(f"{url}&shards=3", clock) as store:
+        for number in range(12):
+            await say(store, "m1", key=key(number), rules=OFF)
+            await clock.advance(1)
+        claims = await store.claim(5, LEASE_MS)
+        assert len({backend_of(store).shard_of(claim.key) for claim in claims}) > 1
+        assert [claim.key for claim in claims] == [key(number) for number in range(5)]
+        assert [claim.key for claim in await store.claim(50, LEASE_MS)] == [key(number) for number in range(5, 12)]
+
+
+async def test_what_a_shard_did_not_confirm_is_not_ours(
+    url: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went away between the offer and the swap. Whoever was claimed in the other shard is handed out."""
+    async with RedisStore.open(f"{url}&shards=2", clock) as store:
+        people = [key(number) for number in range(8)]
+        for person in people:
+            await say(store, "m1", key=person, rules=OFF)
+        swapper = backend_of(store)._swapper
+        swap = swapper.swap
+
+        async def half(shard: Shard, drafts: Sequence[Draft], *more: Any) -> list[Refusal | None]:
+            if shard.number == 1:
+                raise StoreUnavailable
+            return await swap(shard, drafts, *more)
+
+        monkeypatch.setattr(swapper, "swap", half)
+        claims = await store.claim(20, LEASE_MS)
+        reachable = [person for person in people if backend_of(store).shard_of(person) == 0]
+        assert 0 < len(reachable) < len(people)
+        assert sorted(str(claim.key) for claim in claims) == sorted(map(str, reachable))
 
 
 # redis-py drops nodes that left the cluster without closing them.

@@ -10,9 +10,10 @@ import pytest
 
 from harness.databases import HOST, Cluster, Sentinel, Valkey, until
 from harness.proxy import proxying
-from harness.redis_store import backend_of
+from harness.redis_store import backend_of, shard_of
 from harness.writing import ROOMY, again, key
 from turntake.buffer.redis.backend import RedisStore
+from turntake.buffer.redis.swap import SwapReply
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Progress
 from turntake.testing.clock import VirtualClock
@@ -86,6 +87,16 @@ async def test_what_a_failover_took_is_counted_and_reported(
         assert backend_of(store).lost == 2, "though as many are new"
     records = [record for record in caplog.records if "lost messages" in record.message]
     assert [(record.levelno, record.lost) for record in records] == [(logging.ERROR, 2)]  # type: ignore[attr-defined]
+
+
+async def test_an_answer_that_was_overtaken_tells_of_no_loss(url: str, store: RedisStore) -> None:
+    """A claim and an append are under way at once: the older count may be read last."""
+    swapper, shard = backend_of(store)._swapper, shard_of(store)
+    for server_at, messages in ((10, 5), (9, 4), (10, 4), (11, 6)):
+        swapper._count(shard, SwapReply(server_at, False, messages, []), [])
+        assert swapper.lost == 0
+    swapper._count(shard, SwapReply(12, False, 4, []), [])
+    assert swapper.lost == 2
 
 
 async def test_with_wait_nothing_acknowledged_is_lost_in_a_failover(pair: Sentinel, clock: VirtualClock) -> None:

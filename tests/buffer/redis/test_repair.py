@@ -8,7 +8,7 @@ from harness.databases import Valkey
 from harness.redis_store import entries_of, live_a_full_life, shard_of
 from harness.writing import key
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.redis.claiming import RESERVED_MS
+from turntake.buffer.redis.claiming import RESERVED_MS, UNREADABLE_MS
 from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, say, take
@@ -85,7 +85,10 @@ async def test_a_row_that_cannot_be_read_is_put_off_and_holds_up_nobody(
     server.ask("HSET", shard.conversation(BOB), "b", "\xff\xff")
     assert (await take(store, limit=5)).key == ANN
     assert "A conversation cannot be read" in caplog.text
-    assert await store.claim(5, LEASE_MS) == []
+    for pause_ms, reports in ((RESERVED_MS, 1), (UNREADABLE_MS - RESERVED_MS - 1, 1), (1, 2)):
+        await clock.advance(pause_ms)
+        await store.claim(5, LEASE_MS)
+        assert caplog.text.count("A conversation cannot be read") == reports
     server.ask("ZREM", shard.due, str(ANN))
     assert await store.rebuild() == 1
 

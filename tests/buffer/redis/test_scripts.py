@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from harness.writing import ROOMY, key
 from turntake.buffer.engine.draft import RANDOM_BITS
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.keys import Shard
+from turntake.buffer.redis.scripts import SWAP
 from turntake.rules.conversation import Answered, Dead
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
@@ -221,3 +223,20 @@ async def test_a_name_cannot_choose_its_slot(server: Valkey, url: str, clock: Vi
             assert server.ask("EXISTS", row) == 1
             assert server.ask("CLUSTER", "KEYSLOT", row) == server.ask("CLUSTER", "KEYSLOT", shard.due)
             assert await store.settle(claim, Answered())
+
+
+@pytest.mark.parametrize(("reached", "is_safe"), [(0, False), (1, False), (2, True), (3, True)])
+async def test_a_write_is_safe_once_as_many_replicas_have_it_as_were_asked_for(
+    reached: int, is_safe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two is not enough: it may be the one that does not take over."""
+    commands: list[tuple[Any, ...]] = []
+
+    async def answered(client: object, key: str, *given: tuple[Any, ...]) -> list[Any]:
+        commands.extend(given)
+        return ["done", reached]
+
+    monkeypatch.setattr("turntake.buffer.redis.scripts._on_one_connection", answered)
+    assert await SWAP.replicated(object(), ["row"], [7], 2, 50) == ("done", is_safe)
+    script, wait = commands
+    assert (script[0], script[2:], wait) == ("EVALSHA", (1, "row", 7), ("WAIT", 2, 50))

@@ -133,6 +133,12 @@ def test_mistakes_in_the_file_are_named(text: str, says: str) -> None:
     assert says in complaint()
 
 
+def test_nobody_is_led_to_write_a_secret_into_the_file() -> None:
+    """The nearest name would be refused too."""
+    written('agent_secrt = "hunter2"')
+    assert "agent_secret" not in complaint()
+
+
 def test_a_secret_is_not_repeated_in_the_message() -> None:
     written('agent_secret = "hunter2"')
     assert "hunter2" not in complaint()
@@ -266,6 +272,21 @@ def test_an_account_has_settings_of_its_own() -> None:
 def test_mistakes_with_accounts_are_named(text: str, environ: dict[str, str], says: str) -> None:
     written(text)
     assert says in complaint(environ=environ)
+
+
+def test_for_a_named_account_the_environment_beats_the_file_too() -> None:
+    written('[slack]\naccounts = ["sales"]\n[slack.sales]\napi_base = "https://a.example"\n')
+    options = load(environ={"TURNTAKE_SLACK_SALES_API_BASE": "https://b.example"})
+    assert values_of(options, "slack", "sales")["api_base"] == "https://b.example"
+    assert options.sources.values["slack.sales.api_base"].origin == "TURNTAKE_SLACK_SALES_API_BASE"
+
+
+def test_what_all_accounts_share_sets_none_of_them_up() -> None:
+    """Answers to messages that came in by the API may be posted somewhere; webhooks need more than that."""
+    options = load(environ={"TURNTAKE_GENERIC_CALLBACK_URL": "http://127.0.0.1:1/"})
+    (main,) = (account for account in options.accounts if account.plugin.name == "generic")
+    assert (main.values["callback_url"], main.is_set) == ("http://127.0.0.1:1/", False)
+    assert any(a.is_set for a in load(environ={"TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0"}).accounts)
 
 
 def test_a_channel_may_be_told_numbers_and_switches() -> None:
