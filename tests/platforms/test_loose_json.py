@@ -99,6 +99,7 @@ def test_only_what_is_there_is_passed_on() -> None:
         (float(NOW), NOW),
         (999_999_999_999, None),  # the last second that could be meant, in the year 33,658
         (10**12, 10**12),
+        ("1000000000000", 10**12),
         ("2026-09-21T14:13:20+0000", NOW),
         ("2026-09-21T16:13:20.250+02:00", NOW + 250),
         ("2026-09-21T14:13:20Z", NOW),

@@ -2,9 +2,12 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from harness.databases import Postgres, until
 from harness.postgres_store import ask
@@ -12,6 +15,7 @@ from harness.writing import ROOMY, key
 from turntake import Rules
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.postgres.backend import PostgresStore
+from turntake.buffer.postgres.hints import FIRST_PAUSE_MS
 from turntake.buffer.store import Hint
 from turntake.clock import SystemClock
 from turntake.rules.key import ConversationKey
@@ -76,6 +80,55 @@ async def test_another_process_hears_a_hint_and_one_that_is_too_long_is_cut(
         await store.backend.hints.publish(Hint(9))
         assert await asyncio.wait_for(anext(hints), 5) == Hint(9)
         await hints.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_hint_of_what_is_long_overdue_lowers_where_claims_begin(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """The row lies before the mark of whoever hears of it, who would not find it for a horizon."""
+    async with PostgresStore.open(server.url, clock) as other:
+        await other.next_due()
+        due_at = clock.now() - 60_000
+        assert other.backend._index_start.for_claim(clock.now()) > due_at
+        hints = other.hints()
+        first = asyncio.ensure_future(anext(hints))
+        await asyncio.to_thread(until, lambda: ask(server.url, LISTENERS) == [(1,)])
+        await store.backend.hints.publish(Hint(due_at))
+        assert await asyncio.wait_for(first, 5) == Hint(due_at)
+        assert other.backend._index_start.for_claim(clock.now()) == due_at
+        await hints.aclose()  # type: ignore[attr-defined]
+
+
+async def test_the_pause_before_listening_again_grows_only_while_it_fails(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it listened, a lost connection is made anew as soon as the first time."""
+    pauses: list[int] = []
+    works = iter([False, False, True, False, False])
+
+    class Listening:
+        async def execute(self, query: object) -> None:
+            return None
+
+        async def notifies(self) -> AsyncIterator[None]:
+            raise psycopg.OperationalError("the server closed the connection")
+            yield
+
+    @asynccontextmanager
+    async def connected(conninfo: str) -> AsyncIterator[Listening]:
+        if not next(works):
+            raise psycopg.OperationalError("refused")
+        yield Listening()
+
+    async def paused(duration_ms: int) -> None:
+        pauses.append(duration_ms)
+
+    monkeypatch.setattr("turntake.buffer.postgres.hints.direct", connected)
+    monkeypatch.setattr(store.clock, "sleep", paused)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await anext(store.backend.hints.listen())
+    first = FIRST_PAUSE_MS
+    assert pauses == [first, 2 * first, first, 2 * first, 4 * first]
 
 
 LISTENERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle'"

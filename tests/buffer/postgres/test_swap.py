@@ -11,11 +11,12 @@ from harness.databases import Postgres, until
 from harness.postgres_store import ask, make
 from harness.proxy import proxying
 from harness.writing import ROOMY, key
-from turntake.buffer.engine.draft import RANDOM_BITS, Draft
+from turntake.buffer.engine.draft import NEW, RANDOM_BITS, Draft
 from turntake.buffer.postgres import pool
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.claiming import PostgresOffer
 from turntake.rules.conversation import Answered, Dead
+from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim
 from turntake.testing.clock import VirtualClock
@@ -39,6 +40,23 @@ async def test_order_is_commit_order_so_nothing_is_settled_unread(server: Postgr
     assert ids_of(claim) == ["m1"]
     assert await store.settle(claim, Answered())
     assert await open_ids(store) == ["m2"]
+
+
+async def test_each_draft_of_a_batch_gets_its_own_answer(store: PostgresStore, clock: VirtualClock) -> None:
+    """The call sorts them by their keys, and its answers come in that order."""
+    await say(store, "m1", key=ANN)
+
+    def draft(name: ConversationKey) -> Draft:
+        draft = Draft(name, NEW, clock.now())
+        draft.append(Append(name, Message("m2"), ROOMY), b"")
+        draft.encode()
+        return draft
+
+    zoe = ConversationKey.of("zoe")
+    refusals = await store.backend.swap(0, [draft(zoe), draft(BOB), draft(ANN)], None)
+    assert [refusal is None for refusal in refusals] == [True, True, False]
+    assert refusals[2] is not None
+    assert refusals[2].row.conversation.next_seq == 2
 
 
 @pytest.mark.timeout(120)

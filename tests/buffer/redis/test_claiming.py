@@ -124,6 +124,26 @@ async def test_a_turn_whose_messages_cannot_be_read_is_handed_back(
     assert claim.turn.failures == 0
 
 
+async def test_whoever_comes_second_looks_for_the_next_one(
+    url: str, store: RedisStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker reserves the earliest between the look and the reservation: there is one more to claim."""
+    for number in range(2):
+        await say(store, "m1", key=key(number), rules=OFF)
+        await clock.advance(1)
+    look = RedisOffer._earliest
+    async with RedisStore.open(url, clock) as other:
+
+        async def beaten(offer: RedisOffer, now: int, limit: int) -> Any:
+            earliest = await look(offer, now, limit)
+            monkeypatch.setattr(RedisOffer, "_earliest", look)
+            async with backend_of(other).offer(1, now):
+                return earliest
+
+        monkeypatch.setattr(RedisOffer, "_earliest", beaten)
+        assert [claim.key for claim in await store.claim(1, LEASE_MS)] == [key(1)]
+
+
 async def test_the_earliest_of_all_shards_are_claimed_and_no_more_than_asked_for(url: str, clock: VirtualClock) -> None:
     """Each shard has its own index; a worker has only so many places, and whoever waited longest gets them."""
     async with RedisStore.open(f"{url}&shards=3", clock) as store:
