@@ -1,99 +1,23 @@
 """Answers that leave through a platform's API: whole, in order, once, and what happens when they cannot."""
 
-import asyncio
-import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from harness.platforms.server import FakeAnswer, FakeRequest, Platform, silence
+from harness.platforms.notes import ANN, AT_ONCE, ONE_ATTEMPT, TO, Board, Notes, answered, replies
+from harness.platforms.server import FakeAnswer, silence
 from harness.servers import Later
-from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
-from turntake.clock import Clock
-from turntake.deliver import replies as deliver_replies
+from turntake import ConversationKey, Turn, TurnTake
 from turntake.deliver.callback import Callback
 from turntake.deliver.options import Quote, ReplyOptions
 from turntake.deliver.outbound import NoOutbound
-from turntake.deliver.replies import TYPING_DELAY_MS, Replies
+from turntake.deliver.replies import Replies
 from turntake.errors import FateUnknown, SendFailed
-from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
-from turntake.rules.conversation import Touch
+from turntake.platforms.replies import Recipient
 from turntake.rules.message import Message
-from turntake.rules.records import TurnRecord
 from turntake.service import Arrival
-from turntake.testing.clock import VirtualClock
-
-AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
-ONE_ATTEMPT = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
-ANN = ConversationKey.of("ann", channel="notes", account="us")
-TO = Recipient(ANN, "turn_1", (Message("m1", "hi"),))
-
-
-class Board(Platform):
-    """Takes notes of at most ten characters."""
-
-    def answer(self, asked: FakeRequest) -> FakeAnswer:
-        if asked.path != "/notes":
-            return FakeAnswer(body={"ok": True})
-        note = asked.json
-        if len(note["text"]) > 10:
-            return FakeAnswer(400, {"error": "too long"})
-        self.took(note["to"], note["text"])
-        return FakeAnswer(body={"id": f"n{len(self.sent)}"})
-
-
-class Notes(ReplyApi):
-    longest = 10
-    typing_ms = 40
-
-    def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
-        said: dict[str, str] = {"quoted": to.reply_to} if to.reply_to else {}
-        said |= {"to": to.key.conversation, "text": text, "from": to.account, "thread": to.thread, "id": reply_id}
-        return ApiCall(f"{self._values['api_base']}/notes", json.dumps(said).encode())
-
-    def check(self, response: ApiResponse) -> str:
-        if response.status == 429:
-            raise RetryLater(float(response.headers["retry-after"]), "too many notes")
-        if response.status >= 500:
-            raise SendFailed("the board fell down")
-        if response.status >= 400:
-            raise GiveUp(json.loads(response.body)["error"])
-        return str(json.loads(response.body)["id"])
-
-    def typing_call(self, to: Recipient) -> ApiCall:
-        return ApiCall(f"{self._values['api_base']}/typing")
-
-    def typing_stopped_call(self, to: Recipient) -> ApiCall:
-        return ApiCall(f"{self._values['api_base']}/stopped")
-
-
-@pytest.fixture
-def board() -> Iterator[Board]:
-    with Board() as board:
-        yield board
-
-
-def replies(board: Board, *, timeout_ms: int = 5_000, again: bool = True, clock: Clock | None = None) -> Replies:
-    """Typing is shown if there is a clock to show it by."""
-    senders = {("notes", account): Notes({"api_base": board.url}) for account in ("", "sales")}
-    options = ReplyOptions(timeout_ms=timeout_ms, typing=clock is not None, on_unknown="resend" if again else "skip")
-    return Replies(senders, options=options, clock=clock)
-
-
-async def answered(out: Replies, answer: Callable[[Turn], Awaitable[object]], rules: Rules = AT_ONCE) -> TurnRecord:
-    """The turn, once it has ended; no attempt waits for its time."""
-    async with TurnTake("memory://", rules=rules, agent=answer, outbound=out) as turns, turns.events.watch() as events:
-        await turns.accept([Arrival(ANN, Message("m1", "hi"))])
-        async with asyncio.timeout(20):
-            while (event := await events.get()).kind not in ("answered", "dead-lettered"):
-                if event.kind in ("failed", "retrying"):
-                    await turns.touch(ANN, Touch("flush"))
-        record = await turns.store.history.turn(event.turn_id)
-    await out.aclose()
-    assert record is not None
-    return record
 
 
 async def test_a_reply_leaves_in_pieces_and_in_order(board: Board) -> None:
@@ -271,90 +195,6 @@ async def test_a_cut_connection_leaves_the_fate_unknown(board: Board) -> None:
         with pytest.raises(FateUnknown):
             await out.send(TO, 0, "hi")
         await out.aclose()
-
-
-async def test_the_person_sees_typing_while_the_agent_works(board: Board) -> None:
-    clock = VirtualClock()
-
-    async def answer(turn: Turn) -> str:
-        await clock.advance(TYPING_DELAY_MS)
-        while len(board.calls) < 3:
-            await clock.advance(Notes.typing_ms)
-        return "done"
-
-    await answered(replies(board, clock=clock), answer)
-    paths = [call.path for call in board.calls]
-    assert paths[:3] == ["/typing"] * 3
-    assert paths.count("/notes") == paths.count("/stopped") == 1
-    assert "/typing" not in paths[paths.index("/notes") + 1 :]
-
-
-async def test_an_answer_that_is_there_at_once_needs_no_typing(board: Board) -> None:
-    clock = VirtualClock()
-
-    async def answer(turn: Turn) -> str:
-        await clock.advance(TYPING_DELAY_MS - 1)
-        return "done"
-
-    await answered(replies(board, clock=clock), answer)
-    assert [call.path for call in board.calls] == ["/notes"], "and none that takes it back"
-
-
-async def test_typing_that_fails_harms_nothing(board: Board) -> None:
-    board.next.append(FakeAnswer(500))
-    clock = VirtualClock()
-
-    async def answer(turn: Turn) -> str:
-        await clock.advance(TYPING_DELAY_MS)
-        while len(board.calls) < 2:
-            await clock.advance(Notes.typing_ms)
-        return "done"
-
-    assert (await answered(replies(board, clock=clock), answer)).status == "answered"
-
-
-class Clumsy(Notes):
-    """Written by somebody who did not read what a typing indicator must not do."""
-
-    def typing_call(self, to: Recipient) -> ApiCall:
-        raise GiveUp("no idea how")
-
-    def typing_stopped_call(self, to: Recipient) -> ApiCall:
-        raise GiveUp("no idea how")
-
-
-async def test_typing_that_cannot_even_be_asked_for_harms_nothing(board: Board) -> None:
-    async def answer(turn: Turn) -> str:
-        return "done"
-
-    record = await answered(Replies({("notes", ""): Clumsy({"api_base": board.url})}), answer)
-    assert record.status == "answered"
-    assert board.sent == [("ann", "done")]
-
-
-async def test_typing_is_not_shown_where_it_is_switched_off(board: Board) -> None:
-    async def answer(turn: Turn) -> str:
-        return "done"
-
-    await answered(replies(board), answer)
-    assert [call.path for call in board.calls] == ["/notes"]
-
-
-async def test_closing_waits_only_a_moment_for_an_indicator_to_be_taken_back(
-    board: Board, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A platform that keeps silent does not hold up a stop for as long as a reply may take."""
-    monkeypatch.setattr(deliver_replies, "CLOSE_GRACE_MS", 1)
-    clock = VirtualClock()
-    out = replies(board, timeout_ms=600_000, clock=clock)
-    with silence() as silent:
-        board.next.extend([silent, silent])
-        async with out.composing(TO):
-            await clock.advance(TYPING_DELAY_MS)
-            await asyncio.to_thread(board.wait_for_calls, 1)
-        calls = await asyncio.to_thread(board.wait_for_calls, 2)
-        assert [call.path for call in calls] == ["/typing", "/stopped"]
-        await asyncio.wait_for(out.aclose(), 20)
 
 
 async def test_closing_closes_what_other_channels_leave_by() -> None:
