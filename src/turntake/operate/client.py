@@ -82,7 +82,7 @@ def explained(url: str) -> Iterator[None]:
     except (httpx2.ConnectError, httpx2.ConnectTimeout):
         raise TurntakeError(f"No server at {url}: start one with `turntake serve`.") from None
     except httpx2.UnsupportedProtocol:
-        raise TurntakeError(f"{url} is no address of a server; write it like {EXAMPLE}.") from None
+        raise TurntakeError(f"{url} is not the address of a server; write it like {EXAMPLE}.") from None
     except httpx2.TimeoutException:
         raise TurntakeError(f"{url} does not answer in time: try again, or look at its log.") from None
     except (httpx2.HTTPError, msgspec.DecodeError) as error:
@@ -94,7 +94,7 @@ def client_options(url: str, key: str = "") -> dict[str, Any]:
     try:
         host = httpx2.URL(url).host
     except httpx2.InvalidURL as error:
-        raise TurntakeError(f"{url} is no address of a server ({error}); write it like {EXAMPLE}.") from None
+        raise TurntakeError(f"{url} is not the address of a server ({error}); write it like {EXAMPLE}.") from None
     headers = {"authorization": f"Bearer {key}"} if key else {}
     # A proxy from the environment is of no use for this machine itself; and loading certificates takes 0.1 s,
     # which plain HTTP (redirects are not followed) has no use for.

@@ -103,7 +103,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 
 
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
-    """Again after a pause, with the same messages. Being told to wait, or shutting down, is no failure.
+    """Again after a pause, with the same messages. Being told to wait, or shutting down, is not a failure.
 
     With `progress` the answer is saved in the same step, for whoever comes next to send.
     """

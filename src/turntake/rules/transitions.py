@@ -252,7 +252,7 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     buffer = conversation.buffer
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
     # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
-    # An amendment may be of any message that waits, and is no turn of its own: with one among them, all go together.
+    # An amendment may be of any message that waits, and is not a turn of its own: with one among them, all go together.
     is_alone = buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments
     tail = buffer.head if is_alone else conversation.next_seq - 1
     turn = SealedTurn(

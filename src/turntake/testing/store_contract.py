@@ -134,7 +134,7 @@ class StoreContract:
         assert await open_ids(store) == ["m1"]
 
     async def test_append_of_nothing_is_answered_with_nothing(self, store: Store) -> None:
-        """An empty call is no error."""
+        """An empty call is not an error."""
         assert await store.append([]) == []
         assert await store.next_due() is None
 
@@ -490,7 +490,7 @@ class StoreContract:
         assert (await say(store, "m3", rules=rules)).reason == "max messages"
 
     async def test_switched_off_an_amendment_goes_with_its_message(self, store: Store) -> None:
-        """It is no turn of its own: what waits with it goes together."""
+        """It is not a turn of its own: what waits with it goes together."""
         await say(store, "m1", "m2", rules=OFF)
         await amend(store, "a1", "m2", "better")
         claim = await take(store)

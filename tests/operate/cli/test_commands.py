@@ -93,7 +93,7 @@ def test_follow_tells_of_failure(quick: Served, capsys: Output) -> None:
         ),
         (
             ["send", "hi", "--url", "nowhere"],
-            "nowhere is no address of a server; write it like http://127.0.0.1:8080.",
+            "nowhere is not the address of a server; write it like http://127.0.0.1:8080.",
             1,
         ),
         (["send"], 'Nothing to send: turntake send "hello".', 2),

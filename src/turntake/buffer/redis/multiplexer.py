@@ -101,7 +101,7 @@ class _Protocol(asyncio.Protocol):
                 else:
                     future.set_result(answer)
         except (hiredis.ProtocolError, IndexError):
-            # Bytes that are no answer, or an answer nobody asked for: answers and futures no longer match.
+            # Bytes that are not an answer, or an answer nobody asked for: answers and futures no longer match.
             self._drop()
 
     def connection_lost(self, error: Exception | None) -> None:
