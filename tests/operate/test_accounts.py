@@ -74,13 +74,6 @@ shy = shy:Shy
 Output = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
-        monkeypatch.delenv(name)
-
-
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
     """A folder with somebody else's package: one good channel, and bad ones of every kind."""

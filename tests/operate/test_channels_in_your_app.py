@@ -17,9 +17,8 @@ NOW = 1_800_000_000_000
 
 
 @pytest.fixture
-def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the page's code needs and defines; it keeps its store in the folder it runs in."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SECRET_TOKEN", "sesame")
     monkeypatch.setenv("BOT_TOKEN", TOKEN)
     return {}

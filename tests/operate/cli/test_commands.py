@@ -25,14 +25,6 @@ async def answer(turn):
 Output = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in ("TURNTAKE_PORT", "TURNTAKE_API_KEYS", "TURNTAKE_HOST"):
-        monkeypatch.delenv(name, raising=False)
-
-
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that answers at once and gives up at the first failure."""

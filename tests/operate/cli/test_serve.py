@@ -40,12 +40,8 @@ async def answer(turn):
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Serving in this process changes where modules are found and how is logged; both are undone."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
-        monkeypatch.delenv(name)
+def _same_logging_afterwards() -> Iterator[None]:
+    """Serving in this process changes how it logs."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield

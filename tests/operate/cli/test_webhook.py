@@ -1,7 +1,6 @@
 """`turntake send --channel`: webhooks as the platforms would make them, which a real server believes."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -47,11 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Served) -> None:
+def _same_settings(_elsewhere: None, monkeypatch: pytest.MonkeyPatch, server: Served) -> None:
     """The settings here are the server's, its port among them."""
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
-        monkeypatch.delenv(name)
     told(monkeypatch, SECRETS | {"TURNTAKE_PORT": server.url.rpartition(":")[2]})
 
 

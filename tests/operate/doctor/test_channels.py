@@ -2,10 +2,8 @@
 
 import base64
 import json
-import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,13 +29,6 @@ GENERIC = {"TURNTAKE_GENERIC_SECRET": "whsec_aHVudGVyMg=="}
 OUTSIDE = {"TURNTAKE_PUBLIC_URL": BASE}
 
 Output = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
-        monkeypatch.delenv(name)
 
 
 class Every(Platform):

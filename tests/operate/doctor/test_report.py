@@ -1,9 +1,7 @@
 """The doctor on good and on broken set-ups. It changes nothing."""
 
 import json
-import os
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,6 @@ from turntake.operate.doctor import report as doctor
 from turntake.testing.clock import VirtualClock
 
 Output = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in [name for name in os.environ if name.startswith("TURNTAKE_")]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -73,12 +73,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return Shared.asked
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TURNTAKE_STORE", raising=False)
-
-
 async def examined(url: str) -> list[Finding]:
     return [finding async for finding in stores.examine(url, SystemClock())]
 

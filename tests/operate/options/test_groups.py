@@ -28,10 +28,7 @@ print([name for name in ("httpx2", "starlette", "uvicorn", "cyclopts", "nacl") i
 """
 
 
-def test_with_nothing_set_everything_has_the_default_of_its_struct(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_with_nothing_set_everything_has_the_default_of_its_struct() -> None:
     loaded = load(environ={})
     assert msgspec.structs.replace(loaded, accounts=(), sources=Options().sources) == Options()
 

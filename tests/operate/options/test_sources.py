@@ -14,11 +14,6 @@ from turntake.rules.rules import PRESETS, Rules
 BY_KEY = catalogue().by_key
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def written(text: str, name: str = "turntake.toml") -> Path:
     path = Path(name)
     path.write_text(text)

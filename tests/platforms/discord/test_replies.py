@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.platforms.discord import TOKEN, DiscordApi, no
+from harness.platforms.sending import send_and_close
 from harness.platforms.server import FakeAnswer
 from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
@@ -37,14 +38,7 @@ def sender(api: DiscordApi, token: str = TOKEN) -> DiscordReplies:
 
 
 async def send(api: DiscordApi, text: str, recipient: Recipient | None = None, first: int = 0) -> None:
-    """The answer leaves as in service: split, and each piece called for."""
-    out = Replies({("discord", ""): sender(api)})
-    try:
-        recipient = recipient or to()
-        for index, part in enumerate(out.parts(recipient.key, text), first):
-            await out.send(recipient, index, part)
-    finally:
-        await out.aclose()
+    await send_and_close(Replies({("discord", ""): sender(api)}), recipient or to(), text, first)
 
 
 async def test_an_answer_goes_to_the_channel_and_mentions_nobody(api: DiscordApi) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.platforms.sending import send_and_close
 from harness.platforms.server import FakeAnswer
 from harness.platforms.slack import TOKEN, SlackApi, no
 from turntake import ConversationKey, GiveUp, RetryLater
@@ -31,14 +32,7 @@ def sender(api: SlackApi, token: str = TOKEN) -> SlackReplies:
 
 
 async def send(api: SlackApi, text: str, recipient: Recipient | None = None, token: str = TOKEN) -> None:
-    """The answer leaves as in service: split, and each piece called for."""
-    out = Replies({("slack", ""): sender(api, token)})
-    try:
-        recipient = recipient or to()
-        for index, part in enumerate(out.parts(recipient.key, text)):
-            await out.send(recipient, index, part)
-    finally:
-        await out.aclose()
+    await send_and_close(Replies({("slack", ""): sender(api, token)}), recipient or to(), text)
 
 
 async def test_an_answer_goes_to_the_channel_and_says_which_reply_it_is(api: SlackApi) -> None:

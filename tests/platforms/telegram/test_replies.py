@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from harness.platforms.sending import send_and_close
 from harness.platforms.server import FakeAnswer
 from harness.platforms.telegram import TOKEN, TelegramApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
@@ -39,12 +40,7 @@ def replies(api: TelegramApi, **options: str) -> Replies:
 
 
 async def send(api: TelegramApi, to: Recipient, text: str = "hello", **options: str) -> None:
-    out = replies(api, **options)
-    try:
-        for index, part in enumerate(out.parts(to.key, text)):
-            await out.send(to, index, part)
-    finally:
-        await out.aclose()
+    await send_and_close(replies(api, **options), to, text)
 
 
 async def test_a_reply_is_plain_text_in_the_chat(api: TelegramApi) -> None:

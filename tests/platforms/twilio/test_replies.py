@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.platforms.sending import send_and_close
 from harness.platforms.server import FakeAnswer
 from harness.platforms.twilio import ACCOUNT, TYPING, TwilioApi, refusal
 from turntake import ConversationKey, GiveUp, RetryLater
@@ -34,12 +35,7 @@ def replies(api: TwilioApi, **options: str) -> Replies:
 
 
 async def send(api: TwilioApi, to: Recipient, text: str = "hello", **options: str) -> None:
-    out = replies(api, **options)
-    try:
-        for index, part in enumerate(out.parts(to.key, text)):
-            await out.send(to, index, part)
-    finally:
-        await out.aclose()
+    await send_and_close(replies(api, **options), to, text)
 
 
 async def test_a_reply_goes_to_the_person_from_the_number_they_wrote_to(api: TwilioApi) -> None:
