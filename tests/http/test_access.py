@@ -89,6 +89,30 @@ async def test_without_keys_strangers_are_refused(headers: dict[str, str]) -> No
         assert response.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    ("client", "status"),
+    [
+        (("127.0.0.1", 5), 200),
+        (("127.8.9.1", 5), 200),
+        (("::1", 5), 200),
+        (("::ffff:127.0.0.1", 5), 200),
+        (("", 0), 200),  # a Unix socket has no address, and is of this machine
+        (("192.168.0.7", 5), 403),
+        (("fe80::1", 5), 403),
+        (("::ffff:192.168.0.7", 5), 403),
+    ],
+)
+async def test_without_keys_other_machines_are_refused_whatever_they_call_us(
+    client: tuple[str, int], status: int
+) -> None:
+    """Any host name can be written into a header; the address of a connection cannot."""
+    turns = accepting()
+    async with turns, calling(turns.asgi(), client=client) as caller:
+        assert (await caller.get("/v1/conversations", headers={"Host": "localhost"})).status_code == status
+        answer = await caller.post("/v1/messages", headers={"Host": "localhost"}, json=GOOD)
+        assert answer.status_code == (202 if status == 200 else 403)
+
+
 def test_an_open_bind_needs_a_key() -> None:
     """Others could reach it; the error says what to do."""
     for host in ("127.0.0.1", "127.0.0.2", "localhost", "::1", "[::1]"):

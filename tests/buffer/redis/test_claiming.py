@@ -206,3 +206,20 @@ async def test_a_claim_goes_by_the_row_and_not_by_the_index(
     assert await store.next_due() == answer.due_at == clock.now() + 1_000
     await clock.advance(1_000)
     assert ids_of(await take(store)) == ["m1"]
+
+
+async def test_an_entry_that_is_wrong_takes_nobodys_place(server: Valkey, store: RedisStore) -> None:
+    """There is one place, and the wrong entry is the earliest: the next one is claimed, and the index put right."""
+    answer = await say(store, "m1")
+    await say(store, "m1", key=key(1), rules=OFF)
+    server.ask("ZADD", shard_of(store).due, 1, str(ANN))
+    assert [claim.key for claim in await store.claim(1, LEASE_MS)] == [key(1)]
+    assert await store.next_due() == answer.due_at
+
+
+async def test_an_entry_that_is_wrong_is_put_right_beside_others(server: Valkey, store: RedisStore) -> None:
+    answer = await say(store, "m1")
+    await say(store, "m1", key=key(1), rules=OFF)
+    server.ask("ZADD", shard_of(store).due, 1, str(ANN))
+    assert [claim.key for claim in await store.claim(5, LEASE_MS)] == [key(1)]
+    assert await store.next_due() == answer.due_at

@@ -27,6 +27,48 @@ def test_every_setting_is_in_order(setting: object) -> None:
     assert len([s for s in SETTINGS if s.env == found.env]) == 1
 
 
+DAY_MS, WEEK_MS, MANY = 86_400_000, 604_800_000, 100_000
+LIMITS = {
+    "port": (0, 65_535),
+    "rules.silence_ms": (0, WEEK_MS),
+    "rules.typing_inference_ms": (0, WEEK_MS),
+    "rules.max_wait_ms": (0, WEEK_MS),
+    "rules.min_messages": (1, MANY),
+    "rules.max_messages": (1, MANY),
+    "rules.capacity": (1, MANY),
+    "rules.window_ms": (0, WEEK_MS),
+    "rules.activity_ms": (0, WEEK_MS),
+    "rules.ttl_ms": (0, WEEK_MS),
+    "rules.max_interrupts": (0, MANY),
+    "rules.max_attempts": (1, MANY),
+    "worker.concurrency": (1, MANY),
+    "worker.lease_ms": (100, DAY_MS),
+    "worker.shutdown_ms": (0, WEEK_MS),
+    "history.keep_ms": (0, None),
+    "http.body_bytes": (1_024, 64 * 1_048_576),
+    "http.receive_ms": (1, DAY_MS),
+    "http.drain_ms": (0, WEEK_MS),
+    "http_agent.timeout_ms": (1, DAY_MS),
+    "http_agent.complete_within_ms": (1, DAY_MS),
+    "webhooks.body_bytes": (1_024, 64 * 1_048_576),
+    "replies.timeout_ms": (1, DAY_MS),
+}
+
+
+def test_every_number_has_the_limits_that_installations_rely_on() -> None:
+    """A value that a release takes, the next one takes too; 0 is refused where nothing would work with it."""
+    assert {setting.key for setting in SETTINGS if isinstance(setting.default, int)} - LIMITS.keys() == {
+        setting.key for setting in SETTINGS if isinstance(setting.default, bool)
+    }
+    for key, (least, most) in LIMITS.items():
+        kind = BY_KEY[key].type
+        assert msgspec.convert(least, kind) == least
+        assert msgspec.convert(most or 2**62, kind) == (most or 2**62)
+        for beyond in (least - 1, *([most + 1] if most else [])):
+            with pytest.raises(msgspec.ValidationError):
+                msgspec.convert(beyond, kind)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "seen"),
     [
