@@ -1,6 +1,7 @@
 """A platform's API as a real HTTP server on a free port: it checks what it is sent, counts, and refuses when told."""
 
 import json
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ class Platform:
         self.next: deque[FakeAnswer] = deque()
         self.sent: list[tuple[str, str]] = []
         self._news = Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
@@ -122,6 +123,13 @@ class Platform:
             said = self.next.popleft() if self.next else self.answer(asked)
             self._news.notify_all()
             return said
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller who gave up and hung up is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def query_of(asked: FakeRequest) -> dict[str, list[str]]:
