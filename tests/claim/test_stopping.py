@@ -1,0 +1,85 @@
+"""Stopping a worker: what is under way may finish, and the rest is handed back."""
+
+import asyncio
+from pathlib import Path
+
+from harness.turns import ADA, AT_ONCE, say, silent
+from turntake import Turn, TurnTake
+from turntake.buffer.memory import MemoryStore
+from turntake.buffer.sqlite.store import SqliteStore
+from turntake.clock import SystemClock
+from turntake.rules.records import Claim
+from turntake.testing.clock import VirtualClock
+
+
+async def test_shutting_down_waits_for_handlers(clock: VirtualClock, store: MemoryStore) -> None:
+    release = asyncio.Event()
+
+    async def answer(turn: Turn) -> str:
+        await release.wait()
+        return "done"
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        asyncio.get_running_loop().call_soon(release.set)
+    (record,) = await store.history.turns(ADA, 10)
+    assert record.status == "answered"
+
+
+async def test_shutting_down_hands_back_what_does_not_finish(clock: VirtualClock, store: MemoryStore) -> None:
+    """The next worker takes it at once, and it cost no attempt."""
+    seen = []
+
+    async def stuck(turn: Turn) -> None:
+        await asyncio.Event().wait()
+
+    async def answer(turn: Turn) -> None:
+        seen.append((turn.attempt, turn.claim.turn.failures))
+
+    async with TurnTake(store, rules=AT_ONCE, agent=stuck, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock):
+        await clock.advance(1)
+    assert seen == [(2, 0)]
+
+
+async def test_stopping_while_a_claim_is_on_its_way_hands_it_back(tmp_path: Path) -> None:
+    """The claim commits after the order to stop; the next process must not wait for its lease."""
+    claiming = asyncio.Event()
+
+    class Slow(SqliteStore):
+        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+            claiming.set()
+            return await super().claim(limit, lease_ms)
+
+    async with Slow(str(tmp_path / "t.db"), SystemClock()) as store:
+        async with TurnTake(store, rules=AT_ONCE, agent=silent, shutdown_ms=5_000) as turns:
+            await turns.receive("hello", conversation="ada", id="m1")
+            await claiming.wait()
+        await store.history.forget(0)  # a write after all others, so that nothing is still on its way
+        snapshot = await store.find(ADA)
+    assert snapshot is not None
+    assert snapshot.conversation.turn is None or not snapshot.conversation.turn.is_leased
+
+
+async def test_a_stop_is_not_held_up_by_a_stubborn_handler() -> None:
+    """It is handed back although it never ends; whoever comes next may answer."""
+    clock = VirtualClock()
+    store, let_go = MemoryStore(clock), asyncio.Event()
+
+    async def stubborn(turn: Turn) -> None:
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with TurnTake(store, rules=AT_ONCE, agent=stubborn, shutdown_ms=1, clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(1)
+    conversation = store.model.conversations[ADA]
+    let_go.set()
+    assert conversation.turn is not None
+    assert not conversation.turn.is_leased
