@@ -1,12 +1,17 @@
 """Answers and failures that come from outside, for a turn that its agent promised to answer."""
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
+from turntake.platforms.replies import Recipient
+from turntake.rules.records import TurnRecord
 from turntake.testing.clock import VirtualClock
 
 
@@ -97,3 +102,35 @@ async def test_half_a_character_in_an_answer_from_outside_costs_no_answer(tmp_pa
     assert record is not None
     assert record.turn is not None
     assert (record.status, record.turn.progress.replies) == ("answered", ("cut ?",))
+
+
+async def test_word_of_a_completion_does_not_stop_whoever_sends_its_answer(
+    clock: VirtualClock, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is saved, and claimed again to be sent, before the call that completed the turn has read it back."""
+    reads, read = [], store.history.turn
+
+    async def slow_when_it_is_saved(turn_id: str) -> TurnRecord | None:
+        record = await read(turn_id)
+        reads.append(turn_id)
+        await clock.sleep(1_000 if len(reads) == 2 else 0)
+        return record
+
+    class Slow(Postbox):
+        async def send(self, to: Recipient, index: int, text: str) -> str:
+            await clock.sleep(5_000)
+            return await super().send(to, index, text)
+
+    postbox = Slow()
+    async with TurnTake(store, rules=AT_ONCE, agent=Promise(), outbound=postbox, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        turn_id = (await only_turn(turns)).id
+        monkeypatch.setattr(store.history, "turn", slow_when_it_is_saved)
+        completing = asyncio.create_task(turns.complete(turn_id, ("done",)))
+        await clock.advance(10)
+        await say(turns, "wake up", to="bob")
+        await clock.advance(2_000)
+        assert (await completing) is not None
+        await clock.advance(5_000)
+    assert postbox.sent == ["done"]

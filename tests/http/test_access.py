@@ -76,6 +76,7 @@ async def test_without_keys_this_machine_is_served(host: str) -> None:
         {"Host": "[fe80::1]"},
         {"Host": "127.0.0.1:8080", "Origin": "https://evil.example"},
         {"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:3000"},
+        {"Host": "localhost", "Origin": "https://evil-localhost"},
         {"Host": "127.0.0.1:8080", "Origin": "null"},
         {"Host": "127.0.0.1:8080", "Origin": ""},
     ],
