@@ -31,6 +31,24 @@ async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualCl
     assert second == first
 
 
+async def test_the_first_answer_stands_though_it_has_not_left_yet(clock: VirtualClock, store: MemoryStore) -> None:
+    """The platform is down for a moment. A second answer meanwhile is neither added nor sent instead."""
+    postbox = Postbox()
+    postbox.failures = 1
+    async with TurnTake(store, rules=AT_ONCE, agent=Promise(), outbound=postbox, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        turn_id = (await only_turn(turns)).id
+        for answer in ("first", "again"):
+            record = await turns.complete(turn_id, (answer,))
+            assert record is not None
+            assert record.turn is not None
+            assert (record.status, record.turn.progress.replies) == ("replying", ("first",))
+            await clock.advance(10)
+        await clock.advance(10_000)
+    assert postbox.sent == ["first"]
+
+
 class Promise(Sink):
     """An agent that always answers 202."""
 
