@@ -31,9 +31,21 @@ async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualCl
     assert second == first
 
 
+class SlowPostbox(Postbox):
+    """Takes five seconds for each reply."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        await self._clock.sleep(5_000)
+        return await super().send(to, index, text)
+
+
 async def test_the_first_answer_stands_though_it_has_not_left_yet(clock: VirtualClock, store: MemoryStore) -> None:
-    """The platform is down for a moment. A second answer meanwhile is neither added nor sent instead."""
-    postbox = Postbox()
+    """It is just being sent, or waits for the next attempt. A second answer is neither added nor sent instead."""
+    postbox = SlowPostbox(clock)
     postbox.failures = 1
     async with TurnTake(store, rules=AT_ONCE, agent=Promise(), outbound=postbox, clock=clock) as turns:
         await say(turns, "hello")
@@ -45,7 +57,9 @@ async def test_the_first_answer_stands_though_it_has_not_left_yet(clock: Virtual
             assert record.turn is not None
             assert (record.status, record.turn.progress.replies) == ("replying", ("first",))
             await clock.advance(10)
-        await clock.advance(10_000)
+        await clock.advance(6_000)
+        await turns.complete(turn_id, ("once more",))
+        await clock.advance(20_000)
     assert postbox.sent == ["first"]
 
 
@@ -134,12 +148,7 @@ async def test_word_of_a_completion_does_not_stop_whoever_sends_its_answer(
         await clock.sleep(1_000 if len(reads) == 2 else 0)
         return record
 
-    class Slow(Postbox):
-        async def send(self, to: Recipient, index: int, text: str) -> str:
-            await clock.sleep(5_000)
-            return await super().send(to, index, text)
-
-    postbox = Slow()
+    postbox = SlowPostbox(clock)
     async with TurnTake(store, rules=AT_ONCE, agent=Promise(), outbound=postbox, clock=clock) as turns:
         await say(turns, "hello")
         await clock.advance(10)
