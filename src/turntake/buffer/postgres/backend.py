@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Self
 
 from turntake.buffer.engine.backend import Backend, Messages, Refusal
@@ -90,12 +90,10 @@ class PostgresBackend(Backend):
         self._follow(reply.server_at, reply.seen_at)
         return reply.refusals
 
-    @asynccontextmanager
-    async def offer(self, limit: int, now: int) -> AsyncIterator[PostgresOffer]:
+    def offer(self, limit: int, now: int) -> AbstractAsyncContextManager[PostgresOffer]:
+        self._has_written = True  # most likely: workers claim when something is due
         span = self._index_start.for_claim(now), now
-        async with offered(self._pool, self._queries, self._options.schema, span, limit) as offer:
-            self._has_written = self._has_written or bool(offer.due)
-            yield offer
+        return offered(self._pool, self._queries, self._options.schema, span, limit)
 
     async def next_due(self) -> int | None:
         look = self._index_start.look(self._clock.now())

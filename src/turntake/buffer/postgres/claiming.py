@@ -20,7 +20,7 @@ import psycopg
 
 from turntake.buffer.engine.backend import PAGE, Due, Offer
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating
+from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating, unavailable_on_error
 from turntake.buffer.postgres.rows import messages_of, row_of
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.buffer.postgres.swap import SwapCall
@@ -67,20 +67,21 @@ async def offered(
     pool: Pool, queries: dict[str, bytes], channel: str, span: tuple[int, int], limit: int
 ) -> AsyncIterator[PostgresOffer]:
     """Up to `limit` conversations that fell due between the two instants of `span`."""
-    parameters = (*span, min(limit, PAGE), MESSAGES_OFFERED)
-    async with pool.transaction(queries["offer"], parameters) as transaction:
-        due: list[Due] = []
-        unreadable: list[int] = []
-        for row_id, key, version, body, *messages in transaction.rows:
-            try:
-                due.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(_together(*messages))))
-            except (ValueError, msgspec.MsgspecError):
-                log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
-                unreadable.append(row_id)
-        if unreadable:
-            # One row that nobody can read must not be offered again and again in place of others.
-            await transaction.execute(queries["put_off"], (span[1] + UNREADABLE_MS, unreadable))
-        yield PostgresOffer(pool, queries, channel, transaction, due)
+    with unavailable_on_error():
+        transaction = await pool.begin(queries["offer"], (*span, min(limit, PAGE), MESSAGES_OFFERED))
+        async with transaction.stack:
+            due: list[Due] = []
+            unreadable: list[int] = []
+            for row_id, key, version, body, *columns in transaction.rows:
+                try:
+                    due.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(_together(*columns))))
+                except (ValueError, msgspec.MsgspecError):
+                    log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
+                    unreadable.append(row_id)
+            if unreadable:
+                # One row that nobody can read must not be offered again and again in place of others.
+                await transaction.execute(queries["put_off"], (span[1] + UNREADABLE_MS, unreadable))
+            yield PostgresOffer(pool, queries, channel, transaction, due)
 
 
 def _together(

@@ -89,8 +89,7 @@ class Pool:
         with unavailable_on_error():
             return await self._repeated(attempt)
 
-    @asynccontextmanager
-    async def transaction(self, query: bytes, parameters: Parameters) -> AsyncIterator["Transaction"]:
+    async def begin(self, query: bytes, parameters: Parameters) -> "Transaction":
         """A transaction that begins with this statement; both again on another connection if the first one broke."""
 
         async def attempt() -> Transaction:
@@ -103,10 +102,7 @@ class Pool:
                 rows = await cursor.fetchall()
                 return Transaction(connection, rows, stack.pop_all())
 
-        with unavailable_on_error():
-            transaction = await self._repeated(attempt)
-            async with transaction.stack:
-                yield transaction
+        return await self._repeated(attempt)
 
     async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
         for _ in range(ATTEMPTS - 1):
@@ -121,7 +117,10 @@ class Pool:
 
 
 class Transaction(NamedTuple):
-    """One that is open on a connection of its own. `rows` are those of its first statement; `stack` ends it."""
+    """One that is open on a connection of its own. `rows` are those of its first statement.
+
+    It ends with `finish`, or with `stack`, which whoever began it must leave.
+    """
 
     connection: AsyncConnection[Any]
     rows: list[Any]
