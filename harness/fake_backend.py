@@ -114,13 +114,9 @@ def at_once(message_id: str, key: ConversationKey = ANN) -> Operation:
     return saying(message_id, key, OFF)
 
 
-class New(SingleCall[T]):
-    is_new = True
-
-
 def submitted(
     queue: WriteQueue, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
 ) -> asyncio.Future[T]:
-    call = New(operation) if is_new else SingleCall(operation)
+    call = SingleCall(operation, is_new=is_new)
     queue.submit(key, call)
     return call.future

@@ -50,7 +50,7 @@ def test_a_version_counts_writes_and_is_never_the_same_by_chance() -> None:
 
 def test_what_changes_nothing_has_nothing_to_write() -> None:
     before = said("m1")
-    draft = Draft(ANN, before.written, NOW, {"m1"})
+    draft = Draft(ANN, before.written, NOW, frozenset({"m1"}))
     assert draft.append(Append(ANN, Message("m1"), PLAIN), b"").status == "duplicate"
     draft.encode()
     assert not draft.is_changed

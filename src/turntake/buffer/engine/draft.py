@@ -9,7 +9,6 @@ its row still has the old version. If not, the draft is thrown away and the oper
 These are the verbs of every durable store; `rules/model.py` has the same verbs for a store in memory.
 """
 
-from collections.abc import Container
 from random import getrandbits
 
 import msgspec
@@ -26,6 +25,9 @@ from turntake.rules.rules import Rules
 RANDOM_BITS = 20
 
 
+NOBODY = Conversation()
+
+
 class Row(msgspec.Struct, frozen=True, gc=False):
     """A conversation as the store has it. Every write raises `version`; 0 is one that nobody wrote to yet.
 
@@ -34,7 +36,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """
 
     version: int = 0
-    conversation: Conversation = Conversation()
+    conversation: Conversation = NOBODY
 
 
 NEW = Row()
@@ -50,28 +52,27 @@ class Added(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
 
 
-class Draft:
-    """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft."""
+class Draft(msgspec.Struct, gc=False):
+    """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft.
 
-    __slots__ = (
-        *("key", "row", "now", "conversation", "version", "body", "known"),
-        *("added", "moved", "opened", "closed", "ended"),
-    )
+    `known` are ids of messages that the store is known to hold already. `body` and `version` are given by `encode`.
+    """
 
-    def __init__(self, key: ConversationKey, row: Row, now: int, known: Container[str] = ()) -> None:
-        """`known` are ids of messages that the store is known to hold already."""
-        self.key = key
-        self.row = row
-        self.now = now
-        self.conversation = row.conversation
-        self.version = row.version
-        self.body = b""
-        self.known = known
-        self.added: dict[str, Added] = {}
-        self.moved: tuple[tuple[int, int], ...] = ()
-        self.opened: tuple[SealedTurn, ...] = ()
-        self.closed: tuple[Closed, ...] = ()
-        self.ended: tuple[Closed, ...] = ()
+    key: ConversationKey
+    row: Row
+    now: int
+    known: frozenset[str] = frozenset()
+    conversation: Conversation = NOBODY
+    version: int = 0
+    body: bytes = b""
+    added: dict[str, Added] = {}
+    moved: tuple[tuple[int, int], ...] = ()
+    opened: tuple[SealedTurn, ...] = ()
+    closed: tuple[Closed, ...] = ()
+    ended: tuple[Closed, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.conversation, self.version = self.row.conversation, self.row.version
 
     @property
     def is_changed(self) -> bool:
@@ -79,8 +80,8 @@ class Draft:
 
     @property
     def written(self) -> Row:
-        """The row once the store has taken this draft."""
-        return Row(self.version, self.conversation) if self.is_changed else self.row
+        """The row once the store has taken this draft, which was encoded before."""
+        return Row(self.version, self.conversation) if self.body else self.row
 
     @property
     def open_from(self) -> int:

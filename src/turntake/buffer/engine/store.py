@@ -54,11 +54,21 @@ class CasStore(Store):
         await self.backend.close()
 
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
-        if not arrivals:
-            return []
-        indexes: dict[ConversationKey, list[int]] = {}
+        if len(arrivals) == 1:
+            (arrival,) = arrivals
+            payload = encode(arrival.message)
+            return [await self._submit(arrival.key, lambda draft: draft.append(arrival, payload), is_new=True)]
+        indexes: dict[ConversationKey, int | list[int]] = {}
         for index, arrival in enumerate(arrivals):
-            indexes.setdefault(arrival.key, []).append(index)
+            known = indexes.get(arrival.key)
+            if known is None:
+                indexes[arrival.key] = index
+            elif isinstance(known, int):
+                indexes[arrival.key] = [known, index]
+            else:
+                known.append(index)
+        if not indexes:
+            return []
         call = _AppendCall(arrivals, len(indexes))
         for key, own in indexes.items():
             self._queue(key).submit(key, call, own)
@@ -151,8 +161,8 @@ class CasStore(Store):
         shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
-    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> T:
-        call = SingleCall(operation)
+    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False) -> T:
+        call = SingleCall(operation, is_new=is_new)
         self._queue(key).submit(key, call)
         return await call.future
 
@@ -161,19 +171,18 @@ class CasStore(Store):
 
 
 class _AppendCall(Call[list[Appended]]):
-    """An item is the indexes of one conversation's arrivals, so that all or none of them are stored."""
+    """An item is the index of a conversation's arrival, or those of several, so that all or none of them are stored."""
 
     __slots__ = ("_answers", "_arrivals", "_payloads")
-    is_new = True
 
     def __init__(self, arrivals: Sequence[Append], items: int) -> None:
-        super().__init__(items)
+        super().__init__(items, is_new=True)
         self._arrivals = arrivals
         self._payloads = [encode(arrival.message) for arrival in arrivals]
         self._answers: dict[int, Appended] = {}
 
-    def run(self, draft: Draft, item: list[int]) -> None:
-        for index in item:
+    def run(self, draft: Draft, item: int | list[int]) -> None:
+        for index in (item,) if isinstance(item, int) else item:
             self._answers[index] = draft.append(self._arrivals[index], self._payloads[index])
 
     def answer(self) -> list[Appended]:

@@ -139,7 +139,7 @@ class SqliteBackend(Backend):
         # One transaction, since each statement would otherwise look for changes by other processes.
         connection.execute("BEGIN")
         try:
-            for key, number, version, body in connection.executemany(SQL["load"], [(name,) for name in names]):
+            for key, number, version, body in connection.executemany(SQL["load"], ((name,) for name in names)):
                 self._swap.remember(key, number)
                 loaded[key] = Row(version, decode_conversation(body))
         finally:
@@ -179,6 +179,10 @@ class SqliteOffer(Offer):
 
 def _parts(drafts: Sequence[Draft]) -> Iterator[tuple[int, Sequence[Draft]]]:
     """As many drafts as fit into one transaction, with their weight in rows: usually all."""
+    whole = len(drafts) + sum(len(draft.added) for draft in drafts)
+    if whole <= LARGEST_TRANSACTION:
+        yield whole, drafts
+        return
     start, weight = 0, 0
     for index, draft in enumerate(drafts):
         own = 1 + len(draft.added)

@@ -6,7 +6,7 @@ shows in the number of rows changed. Only if that number is wrong, all of it is 
 own, and those that hold are written again. `RETURNING` would tell at once and costs three times as much.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -50,43 +50,41 @@ class Swap:
 
     def _write(self, drafts: Sequence[Draft]) -> bool:
         """False, with some of it written, unless every draft holds."""
-        new: list[tuple[Any, ...]] = []
-        changed: list[tuple[Any, ...]] = []
-        messages: list[tuple[Any, ...]] = []
-        turns: list[tuple[int, Draft]] = []
-        next_number = 0
-        for draft in drafts:
-            key, conversation = str(draft.key), draft.conversation
-            if not draft.is_changed:
-                if self._compare(draft):
-                    return False
-                continue
-            if draft.row.version:
-                number = self._number(key)
-                changed.append(
-                    (draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version)
-                )
-            else:
-                number = next_number or one(self._connection, "next_number")[0]
-                next_number = number + 1
-                new.append((number, key, draft.version, conversation.state, conversation.due_at, draft.body))
-            messages += [(number, m.seq, m.id, m.received_at, m.payload) for m in draft.added.values()]
-            if draft.opened or draft.closed or draft.ended:
-                turns.append((number, draft))
-        # Messages first: of what can be wrong, a message that was sent again is the likeliest.
-        if not (self._all("add_message", messages) and self._all("swap", changed) and self._all("add", new)):
+        changed = [draft for draft in drafts if draft.body]
+        if len(changed) < len(drafts) and any(self._compare(draft) for draft in drafts if not draft.body):
             return False
-        for number, draft in turns:
-            self._write_turns(number, draft)
-        return True
+        numbers = self._numbers_of(changed)
+        # Messages first: of what can be wrong, a message that was sent again is the likeliest.
+        is_whole = (
+            self._all("add_message", sum(len(draft.added) for draft in changed), _messages(changed, numbers))
+            and self._all("swap", sum(draft.row.version > 0 for draft in changed), _rows(changed, numbers))
+            and self._all("add", sum(draft.row.version == 0 for draft in changed), _new_rows(changed, numbers))
+        )
+        if is_whole:
+            for draft, number in zip(changed, numbers, strict=True):
+                if draft.opened or draft.closed or draft.ended:
+                    self._write_turns(number, draft)
+        return is_whole
 
-    def _all(self, query: str, bindings: list[tuple[Any, ...]]) -> bool:
+    def _all(self, query: str, count: int, bindings: Iterator[tuple[Any, ...]]) -> bool:
         """Whether each of them changed a row."""
-        if not bindings:
+        if not count:
             return True
         before = self._connection.total_changes()
         self._connection.executemany(SQL[query], bindings)
-        return self._connection.total_changes() - before == len(bindings)
+        return self._connection.total_changes() - before == count
+
+    def _numbers_of(self, drafts: Sequence[Draft]) -> list[int]:
+        """New rows get the next numbers: this transaction is the only one that writes."""
+        numbers, next_number = [], 0
+        for draft in drafts:
+            if draft.row.version:
+                numbers.append(self._number(str(draft.key)))
+            else:
+                next_number = next_number or one(self._connection, "next_number")[0]
+                numbers.append(next_number)
+                next_number += 1
+        return numbers
 
     def _number(self, key: str) -> int:
         number = self._numbers.get(key)
@@ -118,3 +116,26 @@ class Swap:
 def _closed(number: int, closed: Closed) -> tuple[Any, ...]:
     letter_at = closed.at if closed.is_letter else None
     return (number, closed.head, closed.tail, closed.id, closed.at, letter_at, encode(closed))
+
+
+# Made one at a time, so that a large batch does not start Python's garbage collector.
+
+
+def _messages(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    for draft, number in zip(drafts, numbers, strict=True):
+        for message in draft.added.values():
+            yield number, message.seq, message.id, message.received_at, message.payload
+
+
+def _rows(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    for draft, number in zip(drafts, numbers, strict=True):
+        if version := draft.row.version:
+            conversation = draft.conversation
+            yield draft.version, conversation.state, conversation.due_at, draft.body, number, version
+
+
+def _new_rows(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    for draft, number in zip(drafts, numbers, strict=True):
+        if not draft.row.version:
+            conversation = draft.conversation
+            yield number, str(draft.key), draft.version, conversation.state, conversation.due_at, draft.body
