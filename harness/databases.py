@@ -35,13 +35,13 @@ BUS = 10_000  # a cluster node talks to the others on its port + this
 
 
 def until(condition: Callable[[], T], seconds: float = PATIENCE_S) -> T:
-    """What the condition says once it is true; asks again and again, also when the server cannot be asked."""
+    """What the condition returns once it is true. Asks again and again, also while the server does not answer."""
     deadline = time.monotonic() + seconds
     seen: object = None
     while time.monotonic() < deadline:
         try:
-            if found := condition():
-                return found
+            if result := condition():
+                return result
         except (RedisError, psycopg.OperationalError) as error:
             seen = error
         time.sleep(0.005)

@@ -24,8 +24,8 @@ CALLED = re.compile(r"(?<=\{schema\}\.)\w+_\d+(?=\()")
 DEFINITION = r"^CREATE FUNCTION {}\(.*?^\$\$;$"
 
 
-def made(folder: Path) -> dict[str, str]:
-    """What a process must have in its environment to be of the next release."""
+def build(folder: Path) -> dict[str, str]:
+    """Writes the package into the folder; returns what a process must have in its environment to run it."""
     package = folder / "turntake"
     shutil.copytree(Path(turntake.__file__).parent, package)
     for name, before, more in ADDITIONS:

@@ -41,7 +41,7 @@ Next = dict[str, str]
 
 @pytest.fixture(scope="module")
 def next_one(tmp_path_factory: pytest.TempPathFactory) -> Next:
-    return next_release.made(tmp_path_factory.mktemp("next"))
+    return next_release.build(tmp_path_factory.mktemp("next"))
 
 
 @pytest.fixture
