@@ -7,8 +7,9 @@ import pytest
 from harness.databases import Valkey
 from harness.redis_store import entries_of, live_a_full_life, shard_of
 from harness.writing import key
+from turntake.buffer.engine.backend import UNREADABLE_MS
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.redis.claiming import RESERVED_MS, UNREADABLE_MS
+from turntake.buffer.redis.claiming import RESERVED_MS
 from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import ANN, BOB, LEASE_MS, OFF, say, take

@@ -30,6 +30,10 @@ from turntake.rules.message import Message
 PAGE = 500
 """No request is about more rows than this, so that none keeps a server from others for more than milliseconds."""
 
+UNREADABLE_MS = 60_000
+"""When to look again at what cannot be read: often enough for whoever repairs it or upgrades, and rare enough for the
+log."""
+
 Messages = dict[int, Message]
 
 

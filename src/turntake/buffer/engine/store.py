@@ -7,13 +7,16 @@ draft, and the offer takes those drafts. Ending a dead letter reads the letter a
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
+import msgspec
+
 from turntake.buffer.codec import encode
-from turntake.buffer.engine.backend import Backend, Due
+from turntake.buffer.engine.backend import UNREADABLE_MS, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import CasHistory, messages_of, shown_of, snapshot
 from turntake.buffer.engine.write_queue import ROUNDS, Call, SingleCall, WriteQueue
@@ -31,6 +34,8 @@ from turntake.rules.transitions import is_same
 CLAIM_ROUNDS = 10
 
 T = TypeVar("T")
+
+log = logging.getLogger("turntake")
 
 
 class CasStore(Store):
@@ -145,7 +150,7 @@ class CasStore(Store):
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
-        """The claim with its messages; one whose messages cannot be read now is handed back at once."""
+        """The claim with its messages; one whose messages cannot be read is handed back, and costs nobody else's."""
         self._queue(due.key).remember(due.key, draft.written)
         turn = draft.conversation.turn
         assert turn is not None
@@ -154,9 +159,13 @@ class CasStore(Store):
         try:
             if any(seq not in messages for seq in seqs):
                 messages = await self.backend.messages(due.key, turn.head, turn.tail)
-        except StoreUnavailable:
+        except (StoreUnavailable, msgspec.MsgspecError) as error:
+            is_away = isinstance(error, StoreUnavailable)
+            if not is_away:
+                log.error("A message cannot be read", extra={"action": "claim", "conversation": str(due.key)})
+            retry = Retry(0 if is_away else UNREADABLE_MS, is_failure=False)
             with suppress(StoreUnavailable):
-                await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
+                await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), retry)
             return None
         shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, shown)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from turntake.buffer.engine.backend import PAGE, Due, Offer
+from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Due, Offer
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating, unavailable_on_error
 from turntake.buffer.postgres.rows import messages_of, row_of
@@ -26,7 +26,6 @@ from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey
 
-UNREADABLE_MS = 60_000  # often enough for whoever repairs the row or upgrades, and rare enough for the log
 MESSAGES_OFFERED = PAGE  # more than nearly all turns have; those of a longer one are read afterwards
 
 log = logging.getLogger("turntake")

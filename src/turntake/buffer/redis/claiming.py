@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turntake.buffer.engine.backend import Due, Offer
+from turntake.buffer.engine.backend import UNREADABLE_MS, Due, Offer
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.repair import Repair
@@ -32,7 +32,6 @@ from turntake.rules.key import ConversationKey
 log = logging.getLogger("turntake")
 
 RESERVED_MS = 500  # many times what a claim of 100 takes (20 ms); a worker that dies delays its turns by no more
-UNREADABLE_MS = 60_000  # often enough for whoever repairs the row or upgrades, and rare enough for the log
 MESSAGES_OFFERED = 100  # more than nearly all turns have; those of a longer one are read afterwards
 RESERVE_ROUNDS = 10  # a round is lost only to workers that got something; ten in a row, there are workers enough
 OFFERED_AT_ONCE = 100  # conversations in one call: 2 ms of the script, in which Redis does nothing else

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from turntake.buffer.codec import decode_conversation, decode_message
-from turntake.buffer.engine.backend import PAGE, Backend, Due, Messages, Offer, Refusal
+from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due, Messages, Offer, Refusal
 from turntake.buffer.engine.draft import NEW, Draft, Row
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
@@ -35,8 +35,6 @@ log = logging.getLogger("turntake")
 CLOCK_NOTED_MS = 1_000
 # A clock that is a minute behind was set back; less may be two machines that differ.
 NOTICEABLE_MS = 60_000
-# A row that cannot be read is logged once a minute, until somebody repairs it or installs the release that wrote it.
-UNREADABLE_MS = 60_000
 
 
 class SqliteBackend(Backend):
