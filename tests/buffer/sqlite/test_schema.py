@@ -1,5 +1,6 @@
 """Migrations, URLs and files: what is opened, and what is refused with a reason."""
 
+import logging
 from pathlib import Path
 
 import apsw
@@ -112,6 +113,23 @@ async def test_a_release_without_versions_that_still_runs_cannot_write(path: str
                 before.execute(UNVERSIONED, (number, *row[1:]))
         assert (await say(store, "m1")).seq == 3
     before.close()
+
+
+def test_a_file_of_before_is_migrated_aloud_and_a_new_one_silently(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A large file takes seconds, and processes of the release before cannot write any more: the log says why."""
+    before = connect(path)
+    before.execute(migrations()[0][1])
+    before.execute("PRAGMA user_version = 1")
+    with caplog.at_level(logging.INFO, "turntake"):
+        migrate(before)
+        (record,) = caplog.records
+        assert (record.message, vars(record)["schema"]) == ("The SQLite file is brought to a new schema", 2)
+        migrate(before)
+        new = connect(f"{path}.new")
+        migrate(new)
+    assert caplog.records == [record]
+    before.close()
+    new.close()
 
 
 def test_every_index_survives_the_migrations(path: str) -> None:

@@ -1,5 +1,6 @@
 """Opening a database: connection settings and numbered migrations."""
 
+import logging
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import apsw
 
 from turntake.errors import ConfigurationError
+
+log = logging.getLogger("turntake")
 
 MIGRATIONS = resources.files(__package__) / "migrations"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
@@ -45,6 +48,9 @@ def migrate(connection: apsw.Connection) -> None:
             raise ConfigurationError(
                 f"The database has schema {version}, this release knows {known[-1][0]}: install a newer turntake."
             )
+        if 0 < version < known[-1][0]:
+            # Said beforehand: a million conversations take seconds, for which nobody else can write.
+            log.info("The SQLite file is brought to a new schema", extra={"action": "start", "schema": known[-1][0]})
         for number, text in known:
             if number > version:
                 connection.execute(text)
