@@ -1,6 +1,7 @@
 """What an observer hears of a message's life, step by step, and that a broken one harms nobody."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -288,6 +289,17 @@ async def test_an_observer_that_raises_harms_no_turn(caplog: pytest.LogCaptureFi
     (record,) = caplog.records
     assert record.message == "An observer raised; that is logged once"
     assert record.exc_info is not None
+
+
+def test_an_observer_without_a_name_harms_nobody_either(caplog: pytest.LogCaptureFixture) -> None:
+    """A method may be any callable, and not each knows what it is called."""
+
+    class Counter(Observer):
+        refused = functools.partial(int, "not a number")  # type: ignore[assignment]
+
+    with caplog.at_level(logging.ERROR, "turntake"):
+        Observers(VirtualClock(), [Counter()]).tell(Observer.refused, "words", "", Forged("forged"))
+    assert "An observer raised" in caplog.text
 
 
 def test_a_step_that_nobody_cares_about_costs_nothing() -> None:

@@ -126,7 +126,7 @@ class Observers:
             try:
                 method(at, *facts, **more)
             except Exception as error:
-                self._log_once(method.__qualname__, error)
+                self._log_once(getattr(method, "__qualname__", repr(method)), error)
 
     def tell_settled(self, claim: Claim, settlement: Settlement, error: Exception | None) -> None:
         """Tells the step that this end of a claim is."""
