@@ -291,6 +291,24 @@ async def test_an_observer_that_raises_harms_no_turn(caplog: pytest.LogCaptureFi
     assert record.exc_info is not None
 
 
+async def test_an_observer_that_asks_a_cancelled_future_harms_no_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """That raises CancelledError, which would end the loop that claims, without a word."""
+
+    class Asking(Observer):
+        def claimed(self, at: int, claim: Claim) -> None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.cancel()
+            future.result()
+
+    clock, recorder = VirtualClock(), Recorder()
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=hello, clock=clock, observers=[Asking(), recorder])
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(10)
+    assert recorder.names().count("answered") == 1
+    assert "An observer raised" in caplog.text
+
+
 def test_an_observer_without_a_name_harms_nobody_either(caplog: pytest.LogCaptureFixture) -> None:
     """A method may be any callable, and not each knows what it is called."""
 

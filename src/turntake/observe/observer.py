@@ -10,6 +10,7 @@ The event stream is an observer (`observe/stream.py`). Others are given to `Turn
 """
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Callable, Iterable
 from typing import Concatenate, Literal, ParamSpec
 
@@ -125,7 +126,8 @@ class Observers:
         for method in methods:
             try:
                 method(at, *facts, **more)
-            except Exception as error:
+            except (Exception, CancelledError) as error:
+                # Nothing is awaited here, so this CancelledError cancels nobody: a future that it asked was cancelled.
                 self._log_once(getattr(method, "__qualname__", repr(method)), error)
 
     def tell_settled(self, claim: Claim, settlement: Settlement, error: Exception | None) -> None:
@@ -146,7 +148,7 @@ class Observers:
             if overriding:
                 self._methods[step] = [getattr(observer, step.__name__) for observer in overriding]
 
-    def _log_once(self, method: str, error: Exception) -> None:
+    def _log_once(self, method: str, error: BaseException) -> None:
         """An observer that is broken is broken for every message, and one line says it as well as a million."""
         if method not in self._faults:
             self._faults.add(method)
