@@ -51,6 +51,16 @@ async def test_concurrent_appends_share_their_transactions(path: str, clock: Vir
         assert len((await store.history.conversations(Query(limit=300))).items) == 200
 
 
+async def test_a_conversation_that_nobody_remembers_is_written_in_one_commit(path: str, clock: VirtualClock) -> None:
+    """It is loaded first: a refusal would be a second transaction, and a second wait for the disk."""
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1")
+    async with SqliteStore(path, clock) as store:
+        commits = count_commits(store)
+        assert (await say(store, "m2")).seq == 2
+        assert len(commits) == 1
+
+
 async def test_more_than_one_batch_of_operations_waits_its_turn(path: str, clock: VirtualClock) -> None:
     """A crowd beyond the largest batch is served in several transactions, none of them lost."""
     async with SqliteStore(path, clock) as store:

@@ -1,6 +1,9 @@
 """Lists, forgetting and the index of deadlines, in steps and while others write."""
 
+import asyncio
+
 import apsw
+import msgspec
 import pytest
 
 from turntake.buffer.cursor import Cursor
@@ -108,3 +111,34 @@ async def test_a_message_that_cannot_be_read_does_not_keep_its_neighbours_claims
         (claim,) = [claim for claim in await store.claim(5, LEASE_MS) if claim.key == BOB]
         assert claim.turn.failures == 0
         assert [message.id for message in claim.messages] == ["m1"]
+
+
+async def test_one_row_that_cannot_be_read_delays_nobody_else(
+    path: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is put off for a minute; whoever writes to it is told, and others in the same batch are not."""
+    async with SqliteStore(path, clock) as store:
+        for name in (ANN, BOB):
+            await say(store, "m1", key=name, rules=OFF)
+        store.backend._writer.execute("UPDATE conversations SET body = x'c1' WHERE key = ?", (str(ANN),))
+    async with SqliteStore(path, clock) as store:
+        assert (await take(store, limit=5)).key == BOB
+        assert "A conversation cannot be read" in caplog.text
+        assert await store.claim(5, LEASE_MS) == []
+        due = store.backend._reader.execute("SELECT due_at FROM conversations WHERE key = ?", (str(ANN),)).fetchall()
+        assert due == [(clock.now() + 60_000,)]
+        answers = await asyncio.gather(say(store, "m2"), say(store, "m2", key=BOB), return_exceptions=True)
+        assert isinstance(answers[0], msgspec.MsgspecError)
+        assert not isinstance(answers[1], BaseException)
+
+
+async def test_a_deadline_that_only_the_copy_has_is_repaired_by_whoever_meets_it(
+    path: str, clock: VirtualClock
+) -> None:
+    """Or it would be the next one for ever, and every look would be followed by a claim of nothing."""
+    async with SqliteStore(path, clock) as store:
+        later = await say(store, "m1")
+        await say(store, "m1", key=BOB, rules=OFF)
+        store.backend._writer.execute("UPDATE conversations SET due_at = 1 WHERE key = ?", (str(ANN),))
+        assert (await take(store, limit=5)).key == BOB
+        assert await store.next_due() == later.due_at
