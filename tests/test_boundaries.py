@@ -174,7 +174,7 @@ def test_platforms_do_not_know_each_other() -> None:
         ("turntake/rules/__init__.py", "from ..errors import TurntakeError"),
         ("turntake/claim/worker.py", "from turntake.buffer.sqlite import store"),
         ("turntake/claim/worker.py", "from ..buffer import memory"),
-        ("turntake/buffer/sqlite/store.py", "import turntake.deliver.http_agent"),
+        ("turntake.buffer.sqlite.backend.py", "import turntake.deliver.http_agent"),
         ("turntake/service.py", "from .accept import intake"),
         ("turntake/accept/messages.py", "from turntake.http.limits import BodyLimit"),
         ("turntake/deliver/replies.py", "from turntake.platforms.slack.replies import Slack"),
@@ -196,7 +196,7 @@ def test_checker_catches(path: str, source: str) -> None:
     [
         ("turntake/rules/transitions.py", "import enum, msgspec\nfrom .message import Message"),
         ("turntake/claim/worker.py", "from turntake.buffer.store import Store\nfrom ..deliver import sink"),
-        ("turntake/buffer/sqlite/store.py", "from ..store import Store\nfrom turntake import clock, errors"),
+        ("turntake.buffer.sqlite.backend.py", "from ..store import Store\nfrom turntake import clock, errors"),
         ("turntake/clock.py", "import asyncio, time\nnow, sleep = time.time, asyncio.sleep"),
         ("turntake/http/app.py", "from ..accept import messages\nfrom ..service import TurnTake"),
         ("turntake/__init__.py", "__all__ = ['LIMIT', 'Claim', 'due_at']"),

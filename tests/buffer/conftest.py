@@ -9,7 +9,7 @@ from harness.databases import Postgres, Valkey
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.store import Store
 from turntake.testing.clock import VirtualClock
 

@@ -10,7 +10,7 @@ import pytest
 from harness.databases import Postgres, Valkey
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.store import Store
 from turntake.rules.conversation import Answered
 from turntake.rules.rules import Rules

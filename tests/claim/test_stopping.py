@@ -6,7 +6,7 @@ from pathlib import Path
 from harness.turns import ADA, AT_ONCE, say, silent
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.clock import SystemClock
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from harness.servers import Echo, calling, serving_app, talking, until, watching
 from turntake import Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.clock import SystemClock
 
 HI = {"conversation": "ana", "id": "1", "text": "hi"}

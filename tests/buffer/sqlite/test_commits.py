@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from turntake.buffer.sqlite import commit_thread
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.store import Query
 from turntake.clock import SystemClock
 from turntake.errors import StoreUnavailable

@@ -8,7 +8,7 @@ import pytest
 
 from harness.writing import ROOMY
 from turntake.buffer.sqlite import schema
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Dead
 from turntake.testing.clock import VirtualClock

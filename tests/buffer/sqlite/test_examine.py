@@ -6,9 +6,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.examine import disk
 from turntake.buffer.sqlite.schema import connect, migrate, migrations
-from turntake.buffer.sqlite.store import SqliteStore
 from turntake.finding import Finding
 from turntake.testing.clock import VirtualClock
 

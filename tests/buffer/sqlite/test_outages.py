@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from turntake.buffer.sqlite import commit_thread
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.schema import connect
-from turntake.buffer.sqlite.store import SqliteStore
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.rules.message import Message
 from turntake.rules.records import Append

@@ -10,8 +10,8 @@ from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine import history
 from turntake.buffer.engine.backend import UNREADABLE_MS
 from turntake.buffer.sqlite.archive import SqliteArchive
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.queries import SQL
-from turntake.buffer.sqlite.store import SqliteStore
 from turntake.buffer.store import Query
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey

@@ -8,8 +8,8 @@ import pytest
 
 from turntake.buffer.codec import encode
 from turntake.buffer.sqlite import schema
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.schema import connect, migrate, migrations, network_file_system, schema_version
-from turntake.buffer.sqlite.store import SqliteStore
 from turntake.errors import ConfigurationError
 from turntake.rules.conversation import Conversation
 from turntake.testing.clock import VirtualClock

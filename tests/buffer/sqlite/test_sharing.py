@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
 from turntake.testing.clock import VirtualClock

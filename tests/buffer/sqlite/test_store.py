@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from harness.histories import scaled
-from turntake.buffer.sqlite.store import SqliteStore
+from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import (
     StoreContract,

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import apsw
 import msgspec
@@ -19,14 +20,19 @@ from msgspec.structs import replace
 from turntake.buffer.codec import decode_conversation, decode_message
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due, Messages, Offer, Refusal
 from turntake.buffer.engine.draft import NEW, Draft, Row
+from turntake.buffer.engine.store import CasStore
+from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
+from turntake.buffer.sqlite.examine import examine
 from turntake.buffer.sqlite.queries import SQL, one, rows, run, unavailable_on_error
 from turntake.buffer.sqlite.schema import WRITER_CACHE_KIB, connect, migrate, refuse_network
 from turntake.buffer.sqlite.swap import Swap
+from turntake.buffer.sqlite.url import path_of
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
@@ -173,6 +179,25 @@ class SqliteOffer(Offer):
 
     async def repair(self, wrong: Sequence[Due]) -> None:
         await self._backend.repair(wrong)
+
+
+class SqliteStore(CasStore, Examined):
+    """Opened and closed by `async with`; several processes of one machine may share the file."""
+
+    backend: SqliteBackend
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        super().__init__(SqliteBackend(path, clock), clock)
+        self.path = path
+
+    @classmethod
+    def open(cls, url: str, clock: Clock) -> Self:
+        """`sqlite:///turntake.db` is relative to the working directory, `sqlite:////var/lib/t.db` is absolute."""
+        return cls(path_of(url), clock)
+
+    @classmethod
+    def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
+        return examine(Path(path_of(url)).absolute())
 
 
 def _parts(drafts: Sequence[Draft]) -> Iterator[tuple[int, Sequence[Draft]]]:
