@@ -8,7 +8,7 @@ or in another process; its version tells, so nothing needs to be locked in betwe
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -140,14 +140,11 @@ class SqliteBackend(Backend):
 
     def _load(self, names: Sequence[str]) -> dict[str, Row]:
         connection, loaded = self._read, {}
-        # One transaction, since each statement would otherwise look for changes by other processes.
-        connection.execute("BEGIN")
-        try:
+        # In one transaction, since each statement would otherwise look for changes by other processes.
+        with connection if len(names) > 1 else nullcontext():
             for key, number, version, body in connection.executemany(SQL["load"], ((name,) for name in names)):
                 self._swap.remember(key, number)
                 loaded[key] = Row(version, decode_conversation(body))
-        finally:
-            connection.execute("COMMIT")
         return loaded
 
     def _write(self, drafts: Sequence[Draft]) -> list[Refusal | None]:

@@ -7,6 +7,7 @@ own, and those that hold are written again. `RETURNING` would tell at once and c
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import apsw
@@ -50,18 +51,28 @@ class Swap:
 
     def _write(self, drafts: Sequence[Draft]) -> bool:
         """False, with some of it written, unless every draft holds."""
-        changed = [draft for draft in drafts if draft.body]
-        if len(changed) < len(drafts) and any(self._compare(draft) for draft in drafts if not draft.body):
-            return False
-        numbers = self._numbers_of(changed)
+        new: list[tuple[int, Draft]] = []
+        changed: list[tuple[int, Draft]] = []
+        messages, next_number = 0, 0
+        for draft in drafts:
+            messages += len(draft.added)
+            if draft.row.version and draft.body:
+                changed.append((self._number(str(draft.key)), draft))
+            elif draft.body:
+                # New rows get the next numbers: this transaction is the only one that writes.
+                next_number = next_number or one(self._connection, "next_number")[0]
+                new.append((next_number, draft))
+                next_number += 1
+            elif self._compare(draft):
+                return False
         # Messages first: of what can be wrong, a message that was sent again is the likeliest.
         is_whole = (
-            self._all("add_message", sum(len(draft.added) for draft in changed), _messages(changed, numbers))
-            and self._all("swap", sum(draft.row.version > 0 for draft in changed), _rows(changed, numbers))
-            and self._all("add", sum(draft.row.version == 0 for draft in changed), _new_rows(changed, numbers))
+            self._all("add_message", messages, _messages(changed, new))
+            and self._all("swap", len(changed), _rows(changed))
+            and self._all("add", len(new), _new_rows(new))
         )
         if is_whole:
-            for draft, number in zip(changed, numbers, strict=True):
+            for number, draft in chain(changed, new):
                 if draft.opened or draft.closed or draft.ended:
                     self._write_turns(number, draft)
         return is_whole
@@ -73,18 +84,6 @@ class Swap:
         before = self._connection.total_changes()
         self._connection.executemany(SQL[query], bindings)
         return self._connection.total_changes() - before == count
-
-    def _numbers_of(self, drafts: Sequence[Draft]) -> list[int]:
-        """New rows get the next numbers: this transaction is the only one that writes."""
-        numbers, next_number = [], 0
-        for draft in drafts:
-            if draft.row.version:
-                numbers.append(self._number(str(draft.key)))
-            else:
-                next_number = next_number or one(self._connection, "next_number")[0]
-                numbers.append(next_number)
-                next_number += 1
-        return numbers
 
     def _number(self, key: str) -> int:
         number = self._numbers.get(key)
@@ -121,21 +120,19 @@ def _closed(number: int, closed: Closed) -> tuple[Any, ...]:
 # Made one at a time, so that a large batch does not start Python's garbage collector.
 
 
-def _messages(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    for draft, number in zip(drafts, numbers, strict=True):
+def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
+    for number, draft in chain(*numbered):
         for message in draft.added.values():
             yield number, message.seq, message.id, message.received_at, message.payload
 
 
-def _rows(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    for draft, number in zip(drafts, numbers, strict=True):
-        if version := draft.row.version:
-            conversation = draft.conversation
-            yield draft.version, conversation.state, conversation.due_at, draft.body, number, version
+def _rows(changed: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
+    for number, draft in changed:
+        conversation = draft.conversation
+        yield draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version
 
 
-def _new_rows(drafts: Sequence[Draft], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-    for draft, number in zip(drafts, numbers, strict=True):
-        if not draft.row.version:
-            conversation = draft.conversation
-            yield number, str(draft.key), draft.version, conversation.state, conversation.due_at, draft.body
+def _new_rows(new: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
+    for number, draft in new:
+        conversation = draft.conversation
+        yield number, str(draft.key), draft.version, conversation.state, conversation.due_at, draft.body
