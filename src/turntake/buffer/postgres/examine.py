@@ -11,7 +11,7 @@ from turntake.buffer.postgres.schema import applied, pending
 from turntake.buffer.postgres.url import options_of
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
-from turntake.finding import Finding
+from turntake.finding import Finding, Level
 
 OLDEST_VERSION = 130_000  # the first that knows autovacuum_vacuum_insert_scale_factor, which our tables set
 MANY_DEAD_ROWS = 50_000  # below this, vacuum is merely about to come
@@ -116,8 +116,8 @@ async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Finding
 async def _connections(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity WHERE backend_type = %s"
     ((used, most),) = await _rows(connection, query, "client backend")
-    mark = "warn" if used > most * CONNECTIONS_USED else "ok"
-    return [Finding(mark, "connections", f"{used} of {most} in use")]  # type: ignore[arg-type]
+    level: Level = "warn" if used > most * CONNECTIONS_USED else "ok"
+    return [Finding(level, "connections", f"{used} of {most} in use")]
 
 
 async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Finding:
