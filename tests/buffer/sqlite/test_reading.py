@@ -1,6 +1,7 @@
 """Lists, forgetting and the index of deadlines, in steps and while others write."""
 
 import asyncio
+import threading
 
 import apsw
 import msgspec
@@ -9,8 +10,10 @@ import pytest
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine import history
 from turntake.buffer.engine.backend import UNREADABLE_MS
+from turntake.buffer.engine.draft import NEW
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.backend import SqliteStore
+from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import SQL
 from turntake.buffer.store import Query
 from turntake.rules.conversation import Answered
@@ -63,6 +66,33 @@ async def test_one_that_is_answered_while_it_is_listed_is_listed_once(
         monkeypatch.setattr(SqliteArchive, "conversations", answered_meanwhile)
         ((_, conversation),) = (await store.history.conversations(Query())).items
         assert conversation.state == "idle"
+
+
+async def test_what_is_not_committed_yet_is_not_read(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a commit is on its way to the disk, readers see the database as it was before."""
+    is_begun, may_end = asyncio.Event(), threading.Event()
+    loop, commit = asyncio.get_running_loop(), CommitThread._commit
+
+    def held(self: CommitThread) -> None:
+        loop.call_soon_threadsafe(is_begun.set)
+        assert may_end.wait(20)
+        commit(self)
+
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        monkeypatch.setattr(CommitThread, "_commit", held)
+        saying = asyncio.create_task(say(store, "m2", key=BOB, rules=OFF))
+        try:
+            await is_begun.wait()
+            assert await store.find(BOB) is None
+            assert await store.backend.load([BOB]) == [NEW]
+            assert await store.find(ANN) is not None
+        finally:
+            may_end.set()
+        assert (await saying).seq == 1
+        assert await store.find(BOB) is not None
 
 
 async def test_forgetting_a_lot_takes_several_calls(
