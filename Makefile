@@ -13,7 +13,7 @@ space := $(subst ,, )
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install runtime serve test browser chaos check lint format types wheel bench lock clean
+.PHONY: help install runtime serve test browser chaos mutants check lint format types wheel bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | awk -F'|' '{ printf "  %-9s %s\n", $$1, $$2 }'
@@ -65,6 +65,9 @@ browser: ## find chromium; as root, install it if missing
 
 chaos: $(INSTALLED) ## kill, pause, cut and restart for two minutes per store, then check the promises
 	$(BIN)/python -m chaos $(ARGS)
+
+mutants: $(INSTALLED) ## plant small bugs one by one in a copy and see which no test notices; ARGS="--all" for every one
+	$(BIN)/python -m mutants $(ARGS)
 
 check: lint types ## everything CI checks: lint, types, tests
 	@$(MAKE) --no-print-directory test

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 TRAPS = 73
 STORES = ("redis", "postgres", "sqlite")
-OURS = ("src", "tests", "chaos", "bench", "harness", "examples", "docs")
+OURS = ("src", "tests", "chaos", "mutants", "bench", "harness", "examples", "docs")
 READ_BY_PEOPLE = (".py", ".md", ".lua", ".sql", ".toml", ".html", ".js", ".css")
 DOCUMENTS = {path.name for folder in (".", "docs/**") for path in ROOT.glob(f"{folder}/*.md")}
 

@@ -30,7 +30,9 @@ MAY_IMPORT = {
     "tests": {"harness", "tests"},
     "tests/chaos": {"harness", "chaos"},
     "tests/bench": {"harness", "bench"},
+    "tests/mutants": {"mutants"},
     "chaos": {"harness", "chaos"},
+    "mutants": {"mutants"},
     "bench": {"harness", "bench"},
 }
 
@@ -119,13 +121,14 @@ def ours(source: str) -> set[str]:
             names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
-    return {name.partition(".")[0] for name in names} & {"tests", "harness", "chaos", "bench"}
+    return {name.partition(".")[0] for name in names} & {"tests", "harness", "chaos", "bench", "mutants"}
 
 
 def test_tests_chaos_and_bench_share_the_harness_and_nothing_else() -> None:
     """Only their own tests know chaos and bench."""
     wrong = []
-    for path, source in files("tests", "harness", "chaos", "bench").items():
-        home = next((home for home in ("tests/chaos", "tests/bench") if path.startswith(home)), path.partition("/")[0])
+    apart = ("tests/chaos", "tests/bench", "tests/mutants")
+    for path, source in files("tests", "harness", "chaos", "bench", "mutants").items():
+        home = next((home for home in apart if path.startswith(home)), path.partition("/")[0])
         wrong += [f"{path} imports {name}" for name in ours(source) - MAY_IMPORT[home]]
     assert wrong == []

@@ -1,0 +1,116 @@
+"""A private copy of the project, in which one bug at a time is planted and the tests are run.
+
+The copy has its own `src`, which comes before the installed one; the environment with its packages is shared.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from mutants.mutant import Mutant
+from mutants.stages import Stage, stages_for
+
+# A bug may make tests hang: one that takes this many times as long as the sound code is taken for noticed.
+PATIENCE = 4
+LEAST_PATIENCE_S = 60
+# Whoever works on this machine meanwhile comes first.
+NICENESS = 15
+# Of each property test, a twentieth of the usual: a bug that they can see at all is seen in the first few.
+HISTORIES = "100"
+FAILED, BROKEN = 1, 2
+
+
+class Verdict(NamedTuple):
+    """`killed_by` is the test that noticed the bug, or another word for how; empty if it survived."""
+
+    mutant: Mutant
+    killed_by: str
+    seconds: float
+
+
+class Trial:
+    """Runs the tests of one mutant after the other; `folder` is the copy."""
+
+    def __init__(self, project: Path, folder: Path) -> None:
+        self._folder = folder
+        self._usual_s: dict[Stage, float] = {}
+        for name in _files(project):
+            target = folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(project / name, target)
+        source = folder / "src"
+        ours = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "TURNTAKE_TEST_HISTORIES": HISTORIES}
+        self._environment = {**os.environ, **ours}
+        self._check_that_the_copy_is_used(source)
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Plants the bug, runs the tests from near to far until one fails, and takes the bug out again."""
+        path, began = self._folder / mutant.path, time.monotonic()
+        sound = path.read_bytes()
+        killed_by = ""
+        for stage in stages_for(mutant.path):
+            self._learn(stage)
+            path.write_bytes(mutant.applied(sound))
+            try:
+                killed_by = self._failure(stage, max(LEAST_PATIENCE_S, PATIENCE * self._usual_s[stage]))
+            finally:
+                path.write_bytes(sound)
+            if killed_by:
+                break
+        return Verdict(mutant, killed_by, time.monotonic() - began)
+
+    def _learn(self, stage: Stage) -> None:
+        """How long the stage takes without a bug. Tests that fail then would call every bug noticed."""
+        if stage not in self._usual_s:
+            began = time.monotonic()
+            if failure := self._failure(stage, None):
+                raise SystemExit(f"These tests fail without any bug, so nothing can be learned: {failure}")
+            self._usual_s[stage] = time.monotonic() - began
+
+    def _failure(self, stage: Stage, limit_s: float | None) -> str:
+        """What failed first, if anything did."""
+        paths = [str(path) for pattern in stage for path in sorted(self._folder.glob(pattern))]
+        # In a fixed order: chance would make one and the same bug survive and die.
+        flags = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:randomly", "-p", "no:cacheprovider")
+        process = subprocess.Popen(
+            (sys.executable, "-m", "pytest", *flags, *paths),
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            preexec_fn=lambda: os.nice(NICENESS),
+        )
+        try:
+            said, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return "no end"
+        if process.returncode in (0, FAILED):
+            failed = [line for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+            return failed[0].split()[1] if failed else "a test failed" if process.returncode else ""
+        if process.returncode == BROKEN:
+            return "cannot be imported"
+        raise SystemExit(f"pytest could not be run:\n{said[-2000:]}")
+
+    def _check_that_the_copy_is_used(self, source: Path) -> None:
+        asked = (sys.executable, "-c", "import turntake; print(turntake.__file__)")
+        said = subprocess.run(
+            asked, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=True
+        )
+        if not Path(said.stdout.strip()).is_relative_to(source):
+            raise SystemExit(f"The tests would run {said.stdout.strip()} and not the copy in {source}.")
+
+
+def _files(project: Path) -> list[str]:
+    """What is in the project, whether committed or not, without what is ignored."""
+    listed = ("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    names = subprocess.run(listed, cwd=project, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [name for name in names if name and (project / name).is_file()]

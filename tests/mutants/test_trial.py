@@ -1,0 +1,85 @@
+"""A small project with one test: a bug that it sees is killed, one that it does not see survives, and the copy is whole
+afterwards."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mutants import stages
+from mutants.__main__ import drawn, mutants_in, table
+from mutants.mutant import Mutant
+from mutants.stages import stages_for
+from mutants.trial import Trial, Verdict
+
+SOURCE = """
+def longest(a, b):
+    return max(a, b)
+
+def least_pause(ms):
+    return ms > 500
+"""
+TEST = """
+from turntake.rules import longest, least_pause
+
+def test_the_longest():
+    assert longest(1, 2) == 2
+
+def test_the_pause():
+    assert least_pause(501)
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    files = {"src/turntake/__init__.py": "", "src/turntake/rules/__init__.py": SOURCE, "tests/test_a.py": TEST}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    subprocess.run(("git", "init", "-q", folder), check=True)
+    monkeypatch.setitem(stages.STAGES, "src/turntake/rules", (("tests/test_*.py",),))
+    return folder
+
+
+def test_a_bug_is_killed_by_the_test_that_sees_it(project: Path, tmp_path: Path) -> None:
+    trial = Trial(project, tmp_path / "copy")
+    bugs = {mutant.before: mutant for mutant in mutants_in(project, "src/turntake/rules")}
+    assert trial.judge(bugs["max"]).killed_by == "tests/test_a.py::test_the_longest"
+    assert trial.judge(bugs[">"]).killed_by == ""
+    assert (tmp_path / "copy/src/turntake/rules/__init__.py").read_text() == SOURCE
+    assert (project / "src/turntake/rules/__init__.py").read_text() == SOURCE
+
+
+def test_tests_that_fail_without_a_bug_judge_nothing(project: Path, tmp_path: Path) -> None:
+    (project / "tests/test_a.py").write_text("def test_nothing():\n    assert False\n")
+    trial = Trial(project, tmp_path / "copy")
+    with pytest.raises(SystemExit, match="fail without any bug"):
+        trial.judge(mutants_in(project, "src/turntake/rules")[0])
+
+
+def test_the_same_seed_draws_the_same(project: Path) -> None:
+    mutants = mutants_in(project, "src/turntake/rules")
+    assert drawn(mutants, 3, 7) == drawn(mutants, 3, 7)
+    assert drawn(mutants, 99, 7) == mutants
+
+
+def test_there_are_more_than_150_in_the_core() -> None:
+    root = Path(__file__).parents[2]
+    for folder in stages.FOLDERS:
+        assert len(mutants_in(root, folder)) > 150, folder
+        assert all(stages_for(mutant.path) for mutant in mutants_in(root, folder))
+
+
+def test_every_stage_names_tests_that_exist() -> None:
+    root = Path(__file__).parents[2]
+    named = {pattern for chain in stages.STAGES.values() for stage in chain for pattern in stage}
+    assert [pattern for pattern in named if not list(root.glob(pattern))] == []
+
+
+def test_the_table_names_survivors() -> None:
+    one, two = (Mutant("src/turntake/rules/a.py", 0, 1, "<", "<=", line) for line in (1, 2))
+    lines = table([Verdict(one, "tests/a.py::test_b", 1.0), Verdict(two, "", 2.0)])
+    assert "src/turntake/rules                        2        1        1" in lines
+    assert lines[-2:] == ["Survivors:", "  src/turntake/rules/a.py:2  < -> <="]
