@@ -58,6 +58,13 @@ class Proxy:
         """New connections go to another server, as when a name is given another address; those there are stay."""
         self._server_port = server_port
 
+    def origin(self, port: int) -> int | None:
+        """From which port the client speaks whose connection to the server begins at `port`."""
+        for link in self._links.values():
+            if link.server.fileno() >= 0 and link.server.getsockname()[1] == port:
+                return int(link.client.getpeername()[1])
+        return None
+
     def heal(self) -> None:
         """Everything passes again."""
         self._do(self._heal)
