@@ -61,6 +61,30 @@ async def test_a_conversation_that_nobody_remembers_is_written_in_one_commit(pat
         assert len(commits) == 1
 
 
+async def test_a_call_about_several_conversations_takes_one_commit(path: str, clock: VirtualClock) -> None:
+    """A webhook of a hundred people waits for the disk once."""
+    async with SqliteStore(path, clock) as store:
+        commits = count_commits(store)
+        await store.append([Append(ConversationKey.of(f"c{n}"), Message("m1"), PLAIN) for n in range(100)])
+        assert len(commits) == 1
+
+
+async def test_a_batch_beside_an_operation_that_breaks_is_written_once(path: str, clock: VirtualClock) -> None:
+    """The transaction begins again without the broken one, and the batch in it has the same items."""
+    async with SqliteStore(path, clock) as store:
+        commits = store.backend._commits
+        busy = commits.run(lambda: None)
+        adding = asyncio.ensure_future(say(store, "m1"))
+        await asyncio.wait([adding], timeout=0)
+        broken = commits.run(lambda: 1 // 0)
+        late = asyncio.ensure_future(say(store, "m2"))
+        with pytest.raises(ZeroDivisionError):
+            await broken
+        await busy
+        assert [(await adding).seq, (await late).seq] == [1, 2]
+        assert await open_ids(store) == ["m1", "m2"]
+
+
 async def test_more_than_one_batch_of_operations_waits_its_turn(path: str, clock: VirtualClock) -> None:
     """A crowd beyond the largest batch is served in several transactions, none of them lost."""
     async with SqliteStore(path, clock) as store:

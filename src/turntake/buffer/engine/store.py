@@ -47,7 +47,7 @@ class CasStore(Store):
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
-        self._queues = [WriteQueue(self.backend, shard, self.clock) for shard in range(self.backend.shards)]
+        self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
         self.letters = CasLetters(self)
         return self
@@ -76,7 +76,7 @@ class CasStore(Store):
             return []
         call = _AppendCall(arrivals, len(indexes))
         for key, own in indexes.items():
-            self._queue(key).submit(key, call, own)
+            self._queue(key).submit(key, call, own, 1 if isinstance(own, int) else len(own))
         return await call.future
 
     async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
@@ -169,6 +169,9 @@ class CasStore(Store):
             return None
         shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, shown)
+
+    def _new_queue(self, shard: int) -> WriteQueue:
+        return WriteQueue(self.backend, shard, self.clock)
 
     async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False) -> T:
         call = SingleCall(operation, is_new=is_new)

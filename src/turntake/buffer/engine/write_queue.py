@@ -101,7 +101,7 @@ class Job:
     each batch, which costs more than all the rest of the queue.
     """
 
-    __slots__ = ("_items", "draft", "is_fresh", "key", "known", "row")
+    __slots__ = ("_items", "draft", "is_fresh", "key", "known", "row", "weight")
     draft: Draft
 
     def __init__(self, key: ConversationKey) -> None:
@@ -109,13 +109,12 @@ class Job:
         self.row = NEW
         self.is_fresh = False
         self.known = NOTHING
+        self.weight = 0
         self._items: list[Any] = []
 
-    def __len__(self) -> int:
-        return len(self._items) // 2
-
-    def add(self, call: Call[Any], item: Any) -> None:
+    def add(self, call: Call[Any], item: Any, weight: int) -> None:
         self._items += (call, item)
+        self.weight += weight
 
     def decide(self, now: int) -> bool:
         """Whether there is something to write or, since nobody was asked yet, to compare."""
@@ -158,6 +157,21 @@ class Job:
         return calls
 
 
+def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job], list[Job]]:
+    """Whose drafts the backend took, and who must be decided again. One that can never be written fails."""
+    taken: list[Job] = []
+    again: list[Job] = []
+    for job, refusal in zip(jobs, refusals, strict=True):
+        if refusal is None:
+            taken.append(job)
+        elif refusal.error is not None:
+            job.fail(refusal.error)
+        else:
+            job.learn(refusal)
+            again.append(job)
+    return taken, again
+
+
 class WriteQueue:
     """The writes of one shard: at most one swap per conversation at a time, and few swaps under way."""
 
@@ -174,8 +188,8 @@ class WriteQueue:
         self._hinted_at = 0
         self._is_closed = False
 
-    def submit(self, key: ConversationKey, call: Call[Any], item: Any = None) -> None:
-        """One item of a call. The call's future has the answer, once everything is stored."""
+    def submit(self, key: ConversationKey, call: Call[Any], item: Any = None, weight: int = 1) -> None:
+        """One item of a call, about so many rows. The call's future has the answer, once everything is stored."""
         if self._is_closed:
             call.fail(StoreUnavailable("The store is closed."))
             return
@@ -185,9 +199,9 @@ class WriteQueue:
         job = self._waiting.get(key)
         if job is None:
             job = self._waiting[key] = Job(key)
-        job.add(call, item)
-        self._length += 1
-        if len(self._writers) < self._backend.writers and key not in self._being_written:
+        job.add(call, item, weight)
+        self._length += weight
+        if key not in self._being_written:
             self._start_writer()
 
     def remember(self, key: ConversationKey, row: Row) -> None:
@@ -204,6 +218,9 @@ class WriteQueue:
             await asyncio.wait(self._writers)
 
     def _start_writer(self) -> None:
+        """Unless enough of them are at work: one of those goes on with it."""
+        if len(self._writers) >= self._backend.writers:
+            return
         writer = asyncio.create_task(self._write_batches())
         self._writers.add(writer)
         writer.add_done_callback(self._writer_done)
@@ -221,10 +238,12 @@ class WriteQueue:
     def _next_jobs(self) -> list[Job]:
         """Those that waited longest, of conversations that nobody here is writing."""
         free = (key for key in self._waiting if key not in self._being_written)
-        keys = list(islice(free, self._backend.batch))
+        return self._take(list(islice(free, self._backend.batch)))
+
+    def _take(self, keys: list[ConversationKey]) -> list[Job]:
         jobs = [self._waiting.pop(key) for key in keys]
         self._being_written.update(keys)
-        self._length -= sum(len(job) for job in jobs)
+        self._length -= sum(job.weight for job in jobs)
         return jobs
 
     async def _write(self, jobs: list[Job]) -> None:
@@ -268,22 +287,16 @@ class WriteQueue:
         refusals = await self._backend.swap(self._shard, drafts, hint)
         if hint is not None and None in refusals:
             self._hinted_at = hint.due_at
-        again = []
-        interrupted: list[Draft] = []
-        for job, refusal in zip(written, refusals, strict=True):
-            if refusal is None:
-                self.remember(job.key, job.draft.written)
-                if job.draft.closed:
-                    interrupted.append(job.draft)
-                job.succeed()
-            elif refusal.error is not None:
-                job.fail(refusal.error)
-            else:
-                job.learn(refusal)
-                again.append(job)
-        if interrupted:
+        taken, again = divided(written, refusals)
+        for job in taken:
+            self._succeed(job)
+        if interrupted := [job.draft for job in taken if job.draft.closed]:
             await self._publish_interruptions(interrupted)
         return again
+
+    def _succeed(self, job: Job) -> None:
+        self.remember(job.key, job.draft.written)
+        job.succeed()
 
     def _hint(self, drafts: list[Draft], now: int) -> Hint | None:
         """Workers elsewhere look again within the horizon; only what is due before that needs a hint.

@@ -1,13 +1,14 @@
 """The backend on a SQLite file: writes share transactions, reads have a connection of their own.
 
-How this works: rows are read on the event loop, on a connection that no commit can hold up. Drafts are written by the
-commit thread's next transaction, together with whatever else waits. A row that was read may have changed by then, here
-or in another process; its version tells, so nothing needs to be locked in between, also for a claim.
+How this works: the verbs of one conversation go through `TransactionQueue`, which decides them inside the transaction
+that writes them. What is due and what readers ask is read on the event loop, on a connection that no commit can hold
+up. The drafts of a claim are written by the commit thread's next transaction, together with whatever else waits. Their
+rows may have changed by then, here or in another process; the version tells, so nothing is locked in between.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,22 +24,21 @@ from turntake.buffer.engine.draft import NEW, Draft, Row
 from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
-from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
+from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.examine import examine
 from turntake.buffer.sqlite.queries import SQL, one, rows, run, unavailable_on_error
 from turntake.buffer.sqlite.schema import WRITER_CACHE_KIB, connect, migrate, refuse_network
 from turntake.buffer.sqlite.swap import Swap
+from turntake.buffer.sqlite.transaction_queue import TransactionQueue
 from turntake.buffer.sqlite.url import path_of
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
-from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.errors import ConfigurationError
 from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
 
-# Often enough that a clock set back by more than this is noticed at the next start, seldom enough to cost nothing.
-CLOCK_NOTED_MS = 1_000
 # A clock that is a minute behind was set back; less may be two machines that differ.
 NOTICEABLE_MS = 60_000
 
@@ -54,7 +54,6 @@ class SqliteBackend(Backend):
     def __init__(self, path: str, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._noted_at = 0
 
     async def open(self) -> None:
         await asyncio.to_thread(self._connect)
@@ -76,6 +75,9 @@ class SqliteBackend(Backend):
     def shard_of(self, key: ConversationKey) -> int:
         return 0
 
+    def new_queue(self) -> TransactionQueue:
+        return TransactionQueue(self, self._commits, self._swap, self._clock)
+
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         names = [str(key) for key in keys]
         with unavailable_on_error():
@@ -88,15 +90,7 @@ class SqliteBackend(Backend):
         return {seq: replace(decode_message(raw), seq=seq, received_at=at) for seq, at, raw in found}
 
     async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
-        refusals: list[Refusal | None] = []
-        for weight, part in _parts(drafts):
-            try:
-                refusals += await self._commits.run(partial(self._write, part), weight)
-            except StoreUnavailable:
-                raise
-            except Exception as error:
-                refusals += await self._write_alone(part, error)
-        return refusals
+        return await self._commits.run(partial(self._swap.run, drafts), len(drafts))
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator["SqliteOffer"]:
@@ -139,29 +133,11 @@ class SqliteBackend(Backend):
             raise ConfigurationError(f"Cannot open the SQLite file {self._path}: {error}") from error
 
     def _load(self, names: Sequence[str]) -> dict[str, Row]:
-        connection, loaded = self._read, {}
+        connection = self._read
         # In one transaction, since each statement would otherwise look for changes by other processes.
         with connection if len(names) > 1 else nullcontext():
-            for key, number, version, body in connection.executemany(SQL["load"], ((name,) for name in names)):
-                self._swap.remember(key, number)
-                loaded[key] = Row(version, decode_conversation(body))
-        return loaded
-
-    def _write(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
-        now = drafts[0].now
-        if now >= self._noted_at + CLOCK_NOTED_MS:
-            self._noted_at = now
-            run(self._writer, "note_clock", now)
-        return self._swap.run(drafts)
-
-    async def _write_alone(self, drafts: Sequence[Draft], error: Exception) -> list[Refusal | None]:
-        """One draft cannot be written, so that nothing was: each is tried alone, and the others go through."""
-        if len(drafts) == 1:
-            return [Refusal(drafts[0].row, error=error)]
-        refusals: list[Refusal | None] = []
-        for draft in drafts:
-            refusals += await self.swap(0, [draft], None)
-        return refusals
+            found = connection.executemany(SQL["load"], ((name,) for name in names))
+            return {key: Row(version, decode_conversation(body)) for key, _, version, body in found}
 
 
 class SqliteOffer(Offer):
@@ -187,6 +163,9 @@ class SqliteStore(CasStore, Examined):
         super().__init__(SqliteBackend(path, clock), clock)
         self.path = path
 
+    def _new_queue(self, shard: int) -> TransactionQueue:
+        return self.backend.new_queue()
+
     @classmethod
     def open(cls, url: str, clock: Clock) -> Self:
         """`sqlite:///turntake.db` is relative to the working directory, `sqlite:////var/lib/t.db` is absolute."""
@@ -195,19 +174,3 @@ class SqliteStore(CasStore, Examined):
     @classmethod
     def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
         return examine(Path(path_of(url)).absolute())
-
-
-def _parts(drafts: Sequence[Draft]) -> Iterator[tuple[int, Sequence[Draft]]]:
-    """As many drafts as fit into one transaction, with their weight in rows: usually all."""
-    whole = len(drafts) + sum(len(draft.added) for draft in drafts)
-    if whole <= LARGEST_TRANSACTION:
-        yield whole, drafts
-        return
-    start, weight = 0, 0
-    for index, draft in enumerate(drafts):
-        own = 1 + len(draft.added)
-        if weight and weight + own > LARGEST_TRANSACTION:
-            yield weight, drafts[start:index]
-            start, weight = index, 0
-        weight += own
-    yield weight, drafts[start:]

@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 class _Waiting(NamedTuple):
     operation: Callable[[], Any]
-    future: "asyncio.Future[Any]"
+    done: Callable[[Any, Exception | None], None]
     weight: int
 
 
@@ -62,14 +62,27 @@ class CommitThread:
         `weight` is how many rows it is about; a transaction takes so many that the event loop is not held up.
         """
         future: asyncio.Future[T] = self._loop.create_future()
+
+        def done(answer: Any, error: Exception | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(answer)
+
+        self.submit(operation, done, weight)
+        return future
+
+    def submit(self, operation: Callable[[], T], done: Callable[[T, Exception | None], None], weight: int = 1) -> None:
+        """As `run`, for a caller who waits for nothing: `done` is called with the answer, or with the error."""
         if self._is_closed:
-            future.set_exception(StoreUnavailable("The store is closed."))
-            return future
-        self._waiting.append(_Waiting(operation, future, weight))
+            done(cast(T, None), StoreUnavailable("The store is closed."))
+            return
+        self._waiting.append(_Waiting(operation, done, weight))
         if not self._is_running:
             self._is_running = True
             self._begin()
-        return future
 
     async def close(self) -> None:
         """Waits for what is under way, then ends the thread."""
@@ -123,8 +136,7 @@ class CommitThread:
 
     def _leave_out(self, batch: list[_Waiting], index: int, error: Exception) -> None:
         at_fault = batch.pop(index)
-        if not at_fault.future.done():
-            at_fault.future.set_exception(error)
+        at_fault.done(None, error)
         self._waiting.extendleft(reversed(batch))
         self._roll_back()
         self._next()
@@ -145,13 +157,8 @@ class CommitThread:
     def _finish(self, batch: list[_Waiting], answers: list[Any], error: Exception | None) -> None:
         if error is not None:
             error = StoreUnavailable(f"The SQLite file cannot be written ({error}); nothing was accepted.")
-        for index, (_, future, _) in enumerate(batch):
-            if future.done():
-                continue
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(answers[index])
+        for index, waiting in enumerate(batch):
+            waiting.done(None if error else answers[index], error)
         self._next()
 
     def _next(self) -> None:

@@ -6,7 +6,7 @@ shows in the number of rows changed. Only if that number is wrong, all of it is 
 own, and those that hold are written again. `RETURNING` would tell at once and costs three times as much.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,10 +15,12 @@ import apsw
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.sqlite.queries import SQL, one
+from turntake.buffer.sqlite.queries import SQL, one, run
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed
 
+# Often enough that a clock set back by more than this is noticed at the next start, seldom enough to cost nothing.
+CLOCK_NOTED_MS = 1_000
 # Row numbers take about 100 bytes each; all are dropped at once when there are so many, since they are soon read again.
 NUMBERS_REMEMBERED = 50_000
 
@@ -29,16 +31,42 @@ class Swap:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._numbers: dict[str, int] = {}
+        self._noted_at = 0
 
-    def remember(self, key: str, number: int) -> None:
+    def load(self, keys: Iterable[str]) -> Iterator[tuple[str, int, bytes]]:
+        """The known ones among them, with version and body."""
+        for key, number, version, body in self._connection.executemany(SQL["load"], ((key,) for key in keys)):
+            self._remember(key, number)
+            yield key, version, body
+
+    def _remember(self, key: str, number: int) -> None:
         if len(self._numbers) >= NUMBERS_REMEMBERED:
             self._numbers.clear()
         self._numbers[key] = number
 
     def run(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
         """One refusal or None for each draft in order; a draft is written whole or not at all."""
-        refusals: list[Refusal | None] = [None] * len(drafts)
+        now = drafts[0].now
+        if now >= self._noted_at + CLOCK_NOTED_MS:
+            self._noted_at = now
+            run(self._connection, "note_clock", now)
         self._connection.execute("SAVEPOINT swap")
+        try:
+            refusals = self._swap(drafts)
+        except (apsw.Error, StoreUnavailable):
+            raise
+        except Exception as error:
+            # One draft cannot be written, so that none was: each is tried alone, and the others go through.
+            self._connection.execute("ROLLBACK TO swap")
+            refusals = [Refusal(drafts[0].row, error=error)] if len(drafts) == 1 else self._each_alone(drafts)
+        self._connection.execute("RELEASE swap")
+        return refusals
+
+    def _each_alone(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
+        return [self.run([draft])[0] for draft in drafts]
+
+    def _swap(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
+        refusals: list[Refusal | None] = [None] * len(drafts)
         if not self._write(drafts):
             self._connection.execute("ROLLBACK TO swap")
             # A number that was met in a transaction which then failed may be another row's by now.
@@ -46,7 +74,6 @@ class Swap:
             refusals = [self._compare(draft) for draft in drafts]
             if not self._write([draft for draft, refusal in zip(drafts, refusals, strict=True) if refusal is None]):
                 raise StoreUnavailable("The SQLite file contradicts itself: PRAGMA integrity_check says more.")
-        self._connection.execute("RELEASE swap")
         return refusals
 
     def _write(self, drafts: Sequence[Draft]) -> bool:
@@ -89,7 +116,7 @@ class Swap:
         number = self._numbers.get(key)
         if number is None:
             (number,) = one(self._connection, "number", key) or (0,)
-            self.remember(key, number)
+            self._remember(key, number)
         return number
 
     def _write_turns(self, number: int, draft: Draft) -> None:
