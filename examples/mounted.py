@@ -1,8 +1,6 @@
 """turntake inside your own ASGI app: posts to itself and shows the turn. For real use: uvicorn examples.mounted:app"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import httpx2
 from starlette.applications import Starlette
@@ -18,18 +16,12 @@ async def answer(turn: Turn) -> str:
     return f"You said {len(turn.messages)} things."
 
 
-@asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    async with turns:
-        yield
-
-
-app = Starlette(routes=[Mount("/chat", turns.asgi())], lifespan=lifespan)
+app = Starlette(routes=[Mount("/chat", turns.asgi())], lifespan=turns.lifespan)  # FastAPI takes the same
 
 
 async def main() -> None:
     transport = httpx2.ASGITransport(app)
-    async with lifespan(app), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async with turns.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         for number, text in enumerate(["Hey", "me again"]):
             await client.post("/chat/v1/messages", json={"conversation": "ada", "id": str(number), "text": text})
         await turns.clock.sleep(500)

@@ -8,6 +8,7 @@ SRC = Path(__file__).parents[1] / "src" / "turntake"
 GLOSSARY = Path(__file__).parents[1] / "docs" / "glossary.md"
 # Where the words of the domain live: decisions, ports and what they exchange.
 DOMAIN = (
+    "arrival.py",
     "rules/*.py",
     "buffer/store.py",
     "buffer/open.py",

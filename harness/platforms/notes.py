@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from harness.platforms.server import FakeAnswer, FakeRequest, Platform
 from turntake import ConversationKey, GiveUp, RetryLater, Rules, Turn, TurnTake
+from turntake.arrival import Arrival
 from turntake.clock import Clock
 from turntake.deliver.options import ReplyOptions
 from turntake.deliver.replies import Replies
@@ -14,7 +15,6 @@ from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi
 from turntake.rules.conversation import Touch
 from turntake.rules.message import Message
 from turntake.rules.records import TurnRecord
-from turntake.service import Arrival
 
 AT_ONCE = Rules(silence_ms=0, typing_inference_ms=0)
 ONE_ATTEMPT = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)

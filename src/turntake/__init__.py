@@ -1,5 +1,6 @@
 """Turns bursts of chat messages into turns, and looks after each until it is answered."""
 
+from turntake.arrival import Arrival, Receipt
 from turntake.deliver.turn import Turn
 from turntake.errors import (
     ClaimLost,
@@ -16,7 +17,7 @@ from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.rules import PRESETS, Rules
-from turntake.service import Arrival, Receipt, TurnTake
+from turntake.service import TurnTake
 
 __all__ = [
     "PRESETS",

@@ -18,6 +18,7 @@
 Without an argument, an error's message is the first line of its docstring, which says what to do.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -38,10 +39,13 @@ class MissingExtra(ConfigurationError):
     """An optional dependency is missing; install the extra that the message names."""
 
     def __init__(self, extra: str) -> None:
-        super().__init__(f"This needs an extra that is not installed: pip install 'turntake[{extra}]'")
+        super().__init__(
+            f"This needs the extra `{extra}`, which is not installed here. Add it to this environment with: "
+            f"{sys.executable or 'python'} -m pip install 'turntake[{extra}]'"
+        )
 
 
-class InvalidMessage(TurntakeError):
+class InvalidMessage(TurntakeError, ValueError):
     """The message cannot be accepted; correct it and send it again."""
 
 

@@ -7,15 +7,24 @@ connects the parts and tells those who listen: the alarm, the worker and the obs
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
-from functools import lru_cache
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from turntake.arrival import (
+    Arrival,
+    Receipt,
+    check_integers,
+    checked_key,
+    checked_touch,
+    key_of,
+    sound_arrival,
+    texts_of,
+)
 from turntake.buffer.janitor import HistoryOptions, keep_forgetting
 from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
@@ -26,15 +35,17 @@ from turntake.claim.options import WorkerOptions
 from turntake.claim.worker import Worker
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
+from turntake.deliver.options import HandlerOptions, Yields
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
-from turntake.errors import ConfigurationError, InvalidMessage
+from turntake.errors import ConfigurationError
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.stream import Stream
 from turntake.rules.conversation import Conversation, Retry, Touch
-from turntake.rules.key import CACHED, ConversationKey
+from turntake.rules.field_checks import check_fields
+from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, AppendStatus, TurnRecord
+from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.rules import PRESETS, Rules
 
 if TYPE_CHECKING:
@@ -43,29 +54,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("turntake")
 
 H = TypeVar("H", bound=Handler)
+S = TypeVar("S", bound=msgspec.Struct)
 Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
-_WORKER, _HISTORY = WorkerOptions(), HistoryOptions()
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """A message on its way in."""
-
-    key: ConversationKey
-    message: Message
-    agent: str = ""
-
-
-class Receipt(msgspec.Struct, frozen=True):
-    """What became of an arrival. `messages` wait together until `due_at`, because of `reason`."""
-
-    status: AppendStatus
-    key: ConversationKey
-    messages: int = 0
-    due_at: int | None = None
-    reason: str | None = None
+_WORKER, _HISTORY, _HANDLER = WorkerOptions(), HistoryOptions(), HandlerOptions()
 
 
 class TurnTake:
@@ -88,23 +82,26 @@ class TurnTake:
         shutdown_ms: int = _WORKER.shutdown_ms,
         clock: Clock | None = None,
         observers: Sequence[Observer] = (),
+        yields: Yields = _HANDLER.yields,
     ) -> None:
         """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it.
 
         `role` says what this process does by itself: with "accept" it claims no turn and needs no agent; with "work" it
         takes no messages over HTTP. `receive` and `accept` buffer messages in every role, since a handler may write to
-        another conversation. `observers` hear of each step of a message's life, as does the event stream.
+        another conversation. `observers` hear of each step of a message's life, as does the event stream. `yields` says
+        whether the pieces that a generator yields are replies, or are joined to one.
         """
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
         self.rules = _preset(rules) if isinstance(rules, str) else rules
         self.role = role
-        self._worker_options = WorkerOptions(concurrency, lease_ms, shutdown_ms)
+        self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms))
         self._store_or_url = store
-        self._sink = None if agent is None else _as_sink(agent)
+        self._yields = _valid(HandlerOptions(yields)).yields
+        self._sink = None if agent is None else self._as_sink(agent)
         self._outbound = outbound or NoOutbound()
-        self._history_options = HistoryOptions(keep_ms)
+        self._history_options = _valid(HistoryOptions(keep_ms))
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -113,14 +110,20 @@ class TurnTake:
         self._stack = AsyncExitStack()
 
     def handler(self, function: H) -> H:
-        """Makes `function` the agent: it takes a Turn and returns a text, a list of texts, or None."""
-        self._sink = _as_sink(function)
+        """Makes `function` the agent: it takes a Turn and returns or yields a text, a list of texts, or None."""
+        self._sink = self._as_sink(function)
         return function
 
     def set_outbound(self, outbound: Outbound) -> None:
         """Replies leave through `outbound`, unless the constructor was given one. Call it before `async with`."""
         if isinstance(self._outbound, NoOutbound):
             self._outbound = outbound
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncIterator[None]:
+        """For an app that this is mounted in: `FastAPI(lifespan=turns.lifespan)` runs it as long as the app runs."""
+        async with self:
+            yield
 
     def asgi(self, **options: Any) -> "App":
         """The HTTP service as an ASGI app, to run or to mount. Options are those of `turntake.http.app.create`."""
@@ -169,6 +172,11 @@ class TurnTake:
         if self._worker is not None and self._stopping is None:
             self._stopping = asyncio.create_task(self._worker.stop(), name="turntake-drain")
 
+    def hurry(self) -> None:
+        """While it drains: no longer waits for answers under way, and hands them back now."""
+        if self._worker is not None:
+            self._worker.hurry()
+
     @property
     def is_running(self) -> bool:
         return self._store is not None
@@ -183,19 +191,27 @@ class TurnTake:
         """The rules a conversation lives by."""
         return self.rules
 
-    async def receive(self, text: str, *, conversation: str, id: str, sender: str = "", **parts: str) -> Receipt:
-        """Accepts one message; `parts` are the other parts of the conversation's key, such as `topic`."""
-        key = ConversationKey.of(conversation, **parts)
-        (receipt,) = await self.accept([Arrival(key, Message(id=id, text=text, sender=sender))])
+    async def receive(
+        self, text: str, *, conversation: str | int, id: str | int, sender: str | int = "", **parts: str
+    ) -> Receipt:
+        """Accepts one message; `parts` are the other parts of the conversation's key, such as `topic`.
+
+        Ids that are integers, as some platforms have them, are taken as text. Raises InvalidMessage.
+        """
+        key = key_of(conversation, parts)
+        message = Message(id=id, text=text, sender=sender)  # type: ignore[arg-type]  # `accept` makes texts of them
+        (receipt,) = await self.accept([Arrival(key, message)])
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """Buffers all arrivals, or raises: then send all again, which repeats nothing.
 
-        Blank ones are ignored, and so are amendments of a conversation in which nothing waits any more.
+        Blank ones are ignored, and so are amendments of a conversation in which nothing waits any more. A message that
+        could not be read again is refused with InvalidMessage, and none of the call's messages is buffered then.
         """
+        arrivals = [sound_arrival(arrival) for arrival in arrivals]
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
-        appends = [Append(checked(a.key), a.message, self.rules_for(a.key), a.agent) for a in worded]
+        appends = [Append(a.key, a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
         receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
         if len(worded) == len(arrivals):
@@ -204,7 +220,8 @@ class TurnTake:
         return [self._blank(arrival) if arrival.message.is_blank else next(stored) for arrival in arrivals]
 
     async def touch(self, key: ConversationKey, touch: Touch) -> Conversation | None:
-        """Carries out a sign of life or an order; None if the conversation is unknown."""
+        """Carries out a sign of life or an order; None if the conversation is unknown. Raises InvalidMessage."""
+        key, touch = checked_key(key), checked_touch(touch)
         conversation = await self.store.touch(key, touch, self.rules_for(key))
         if conversation is None:
             return None
@@ -213,22 +230,27 @@ class TurnTake:
         self.observers.tell(Observer.touched, key, touch, conversation)
         return conversation
 
-    async def complete(self, turn_id: str, replies: tuple[str, ...]) -> TurnRecord | None:
-        """Completes a turn from outside; completing it again returns the first result."""
-        reported = await self._completion.complete(turn_id, replies)
+    async def complete(self, turn_id: str, replies: Sequence[str]) -> TurnRecord | None:
+        """Completes a turn from outside; completing it again returns the first result. Raises InvalidMessage.
+
+        `replies` may be one text.
+        """
+        reported = await self._completion.complete(turn_id, texts_of(replies))
         self._follow_up(reported)
         return reported.record
 
     async def fail(
         self, turn_id: str, error: str, retry_after_ms: int | None = None, attempt: int | None = None
     ) -> TurnRecord | None:
-        """Reports a failed attempt from outside; with `attempt`, only that one."""
-        reported = await self._completion.fail(turn_id, error, retry_after_ms, attempt)
+        """Reports a failed attempt from outside; with `attempt`, only that one. Raises InvalidMessage."""
+        check_integers(retry_after_ms=retry_after_ms, attempt=attempt)
+        reported = await self._completion.fail(turn_id, str(error), retry_after_ms, attempt)
         self._follow_up(reported)
         return reported.record
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
-        """Keeps a turn claimed for longer, from outside."""
+        """Keeps a turn claimed for longer, from outside. Raises InvalidMessage."""
+        check_integers(lease_ms=lease_ms)
         return await self._completion.extend(turn_id, lease_ms, self._worker_options.lease_ms)
 
     async def retry_letter(self, letter_id: str) -> Conversation | None:
@@ -236,6 +258,9 @@ class TurnTake:
         conversation = await self.store.letters.retry(letter_id)
         self._alarm.wake()
         return conversation
+
+    def _as_sink(self, agent: Sink | Callable[..., Any]) -> Sink:
+        return agent if isinstance(agent, Sink) else HandlerSink(agent, self._yields)
 
     def _start(self) -> None:
         if self.role != "accept":
@@ -299,17 +324,12 @@ class TurnTake:
             self.observers.tell_settled(claim, settlement, None)
 
 
-@lru_cache(CACHED)
-def checked(key: ConversationKey) -> ConversationKey:
-    """The key, if it is one that `ConversationKey.of` makes; a key built by hand might have a spelling of its own."""
+def _valid(options: S) -> S:
     try:
-        return ConversationKey.parse(str(key))
+        check_fields(options)
     except ValueError as error:
-        raise InvalidMessage(f"{error} Build keys with ConversationKey.of().") from None
-
-
-def _as_sink(agent: Sink | Callable[..., Any]) -> Sink:
-    return agent if isinstance(agent, Sink) else HandlerSink(agent)
+        raise ConfigurationError(str(error)) from None
+    return options
 
 
 def _preset(name: str) -> Rules:

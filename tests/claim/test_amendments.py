@@ -6,10 +6,10 @@ import pytest
 
 from harness.fake_outbound import Postbox
 from turntake import Arrival, ConversationKey, Message, RetryLater, Rules, Turn, TurnTake
+from turntake.arrival import Receipt
 from turntake.buffer.memory import MemoryStore
 from turntake.observe.stream import TurnClaimed
 from turntake.rules.records import TurnRecord
-from turntake.service import Receipt
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")

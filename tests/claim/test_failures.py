@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from msgspec.structs import replace
 
 from turntake import ConversationKey, GiveUp, RetryLater, Rules
 from turntake.claim.failures import LONGEST_ERROR, setback_of, settlement_after
@@ -55,9 +56,72 @@ def test_what_follows_is_logged_without_the_words(
 ) -> None:
     """They may be a person's. The settlement has them, for whoever looks at the turn."""
     with caplog.at_level(logging.INFO, "turntake"):
-        assert settlement_after(error, CLAIM, Progress(), Rules(max_attempts=1), NOW) == settlement
+        ended = settlement_after(error, CLAIM, Progress(), Rules(max_attempts=1), NOW)
+    assert (replace(ended, trace="") if isinstance(ended, Dead) else ended) == settlement
     (record,) = caplog.records
-    facts = vars(record)
+    facts = {name: value for name, value in vars(record).items() if name != "_error"}
     assert (record.levelno, facts["action"], facts["turn"], facts["attempt"]) == (level, action, "t1", 1)
     assert facts["error"] == type(error).__name__
     assert "a secret" not in str(facts)
+
+
+def broken(order: dict[str, str]) -> str:
+    return order["number"]
+
+
+def raised(order: dict[str, str], cause: Exception | None = None) -> Exception:
+    """An exception as an agent's own code raises it."""
+    try:
+        try:
+            broken(order)
+        except KeyError as error:
+            if cause is None:
+                raise
+            raise cause from error
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def logged(error: Exception, level: int, caplog: pytest.LogCaptureFixture, rules: Rules = Rules()) -> str:  # noqa: B008
+    """What somebody sees who set logging up as every Python program does."""
+    with caplog.at_level(level, "turntake"):
+        settlement_after(error, CLAIM, Progress(), rules, NOW)
+    return logging.Formatter("%(levelname)s %(message)s").format(caplog.records[-1])
+
+
+def test_an_agents_exception_shows_where_it_came_from(caplog: pytest.LogCaptureFixture) -> None:
+    """The frames of the agent and the kind, in any program's log; what it says only to those who debug."""
+    error = raised({}, ValueError("Ada's card is 4711"))
+    said = logged(error, logging.INFO, caplog)
+    assert said.startswith("WARNING A turn failed\nTraceback")
+    assert 'test_failures.py", line' in said
+    assert 'return order["number"]' in said
+    assert "\nKeyError\n" in said
+    assert said.endswith("\nValueError")
+    assert "4711" not in said.replace('ValueError("Ada', "")
+    assert logged(error, logging.DEBUG, caplog).endswith("ValueError: Ada's card is 4711")
+
+
+def test_that_it_became_a_dead_letter_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """And before that, when it is tried again."""
+    said = logged(raised({}), logging.INFO, caplog, Rules(max_attempts=2))
+    assert "dead letter" not in said
+    assert vars(caplog.records[-1])["again_in_ms"] >= 500
+    said = logged(raised({}), logging.INFO, caplog, Rules(max_attempts=1))
+    assert said.startswith("WARNING A turn failed; its messages are a dead letter now: `turntake letters show`")
+
+
+def test_our_own_errors_need_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Where we noticed that an agent did not answer is of no use to anybody."""
+    assert logged(CallFailed("broke off"), logging.INFO, caplog) == "WARNING A turn failed"
+
+
+def test_a_dead_letter_keeps_the_traceback_with_its_words() -> None:
+    dead = settlement_after(raised({}), CLAIM, Progress(), Rules(max_attempts=1), NOW)
+    assert isinstance(dead, Dead)
+    assert 'return order["number"]' in dead.trace
+    assert dead.trace.endswith("KeyError: 'number'")
+    dead = settlement_after(RuntimeError("x" * 9_000), CLAIM, Progress(), Rules(max_attempts=1), NOW)
+    assert isinstance(dead, Dead)
+    assert len(dead.trace) == LONGEST_ERROR

@@ -1,11 +1,17 @@
-"""An agent that is a plain function."""
+"""An agent that is a Python function: plain, async, or a generator."""
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 
-from harness.turns import AT_ONCE, answered_turns, say
+import pytest
+
+from harness.turns import AT_ONCE, answered_turns, only_turn, say
 from turntake import Turn, TurnTake
+from turntake.deliver.handler import Handler
+from turntake.deliver.options import Yields
+from turntake.rules.records import TurnRecord
 
 
 async def test_a_plain_function_runs_beside_the_event_loop() -> None:
@@ -39,3 +45,105 @@ async def test_a_plain_handler_sees_the_context_it_was_called_in() -> None:
     async with turns, answered_turns(turns, 1):
         await turns.receive("hi", conversation="ada", id="m1")
     assert seen == ["kept"]
+
+
+async def answered_with(agent: Handler, yields: Yields = "replies") -> TurnRecord:
+    """What becomes of a turn that this agent gets."""
+    async with TurnTake("memory://", rules=AT_ONCE, agent=agent, yields=yields) as turns:
+        async with answered_turns(turns, 1):
+            await say(turns, "hi")
+        return await only_turn(turns)
+
+
+async def streaming(turn: Turn) -> AsyncIterator[str | None]:
+    for piece in ("One", None, " moment.", ""):
+        yield piece
+
+
+def stepwise(turn: Turn) -> Iterator[str]:
+    yield "One"
+    yield " moment."
+
+
+class Streaming:
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:
+        yield "One"
+        yield " moment."
+
+
+@pytest.mark.parametrize(
+    "agent", [streaming, stepwise, Streaming(), lambda turn: streaming(turn)], ids=["async", "plain", "object", "made"]
+)
+@pytest.mark.parametrize(
+    ("yields", "replies"), [("replies", ("One", " moment.")), ("joined", ("One moment.",))], ids=["replies", "joined"]
+)
+async def test_what_a_generator_yields_is_the_answer(agent: Handler, yields: Yields, replies: tuple[str, ...]) -> None:
+    """Each piece a reply, or all of them one, as a model streams it."""
+    record = await answered_with(agent, yields)
+    assert (record.status, record.turn and record.turn.progress.replies) == ("answered", replies)
+
+
+async def test_what_is_yielded_leaves_at_once() -> None:
+    """The person reads the first reply before the agent goes on to the second."""
+    seen: list[tuple[str, ...]] = []
+
+    async def answer(turn: Turn) -> AsyncIterator[str]:
+        yield "One moment."
+        record = await only_turn(turns)
+        seen.append(record.turn.progress.replies if record.turn else ())
+        yield "Done."
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer)
+    async with turns, answered_turns(turns, 1):
+        await say(turns, "hi")
+    assert seen == [("One moment.",)]
+
+
+@pytest.mark.parametrize(
+    ("result", "replies"),
+    [
+        ({"reply": "one"}, ("one",)),
+        ({"replies": ["one", "two"]}, ("one", "two")),
+        ({"reply": None}, ()),
+        ({"reply": ""}, ()),
+    ],
+)
+async def test_the_shapes_of_http_agents_are_right_in_python_too(result: object, replies: tuple[str, ...]) -> None:
+    record = await answered_with(lambda turn: result)
+    assert (record.status, record.turn and record.turn.progress.replies) == ("answered", replies)
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        ({"answer": "one"}, "this one brought a dict with the keys ['answer']."),
+        ({"reply": "one", "replies": []}, "both `reply` and `replies`"),
+        (b"one", "this one brought bytes."),
+        (["one", 2], "this one brought a list that holds int, str."),
+        (7, "this one brought int."),
+    ],
+)
+async def test_any_other_result_says_what_to_return(result: object, says: str) -> None:
+    record = await answered_with(lambda turn: result)
+    assert record.closed is not None
+    assert record.status == "dead"
+    assert says in record.closed.error
+
+
+async def test_a_generator_is_closed_when_it_is_interrupted() -> None:
+    """Its `finally` runs, so that a stream from a model does not stay open."""
+    closed, begun = asyncio.Event(), asyncio.Event()
+
+    async def answer(turn: Turn) -> AsyncIterator[str]:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+            yield "never"
+        finally:
+            closed.set()
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, shutdown_ms=0)
+    async with turns:
+        await say(turns, "hi")
+        await begun.wait()
+    assert closed.is_set()

@@ -55,6 +55,8 @@ async def test_it_is_sent_a_signed_event() -> None:
         (answers(200, {"reply": "one"}), ("one",)),
         (answers(200, {"replies": ["one", "two"]}), ("one", "two")),
         (answers(200, "Grüße\n", content_type="text/plain; charset=utf-8"), ("Grüße",)),
+        (answers(200, "Flask says <b>hi</b>", content_type="text/html; charset=utf-8"), ("Flask says <b>hi</b>",)),
+        (answers(200, "*hi*", content_type="text/markdown"), ("*hi*",)),
         (answers(200), ()),
         (answers(204), ()),
         (answers(201, {"reply": "one", "model": "x"}), ("one",)),
@@ -76,7 +78,9 @@ async def test_it_answers(step: Step, replies: tuple[str, ...]) -> None:
         (answers(404, "x" * 100_000), "The agent answered 404: " + "x" * 200),
         (answers(302, location="http://127.0.0.1:1/"), "redirects are refused, configure the final URL"),
         (answers(200, {"answer": "one"}), '{"reply": "…"}'),
-        (answers(200, "<html>", content_type="text/html"), "text/html"),
+        (answers(200, "<!DOCTYPE html><p>", content_type="text/html"), "a web page (text/html)"),
+        (answers(200, "<html>", content_type="text/plain"), "a web page"),
+        (answers(200, "{}", content_type="image/png"), "The agent answered with image/png"),
     ],
 )
 async def test_it_refuses(step: Step, error: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from harness.platforms.notes import ANN, AT_ONCE, ONE_ATTEMPT, TO, Board, Notes,
 from harness.platforms.server import FakeAnswer, silence
 from harness.servers import Later
 from turntake import ConversationKey, Turn, TurnTake
+from turntake.arrival import Arrival
 from turntake.deliver.callback import Callback
 from turntake.deliver.options import Quote, ReplyOptions
 from turntake.deliver.outbound import NoOutbound
@@ -17,7 +18,6 @@ from turntake.deliver.replies import Replies
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import Recipient
 from turntake.rules.message import Message
-from turntake.service import Arrival
 
 
 async def test_a_reply_leaves_in_pieces_and_in_order(board: Board) -> None:

@@ -10,7 +10,7 @@ GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
 
 
 def accepting() -> TurnTake:
-    return TurnTake("memory://", rules=Rules(silence_ms=60_000), role="accept")
+    return TurnTake("memory://", rules=Rules(silence_ms=30_000), role="accept")
 
 
 async def test_any_key_is_enough() -> None:

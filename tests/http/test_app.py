@@ -22,7 +22,7 @@ from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.clock import SystemClock
 
 HI = {"conversation": "ana", "id": "1", "text": "hi"}
-PATIENT = Rules(silence_ms=60_000)
+PATIENT = Rules(silence_ms=30_000)
 
 
 class Away(MemoryStore):

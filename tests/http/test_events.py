@@ -110,7 +110,7 @@ def test_a_watcher_who_left_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_slow_watcher_holds_nobody_up() -> None:
     """Thousands of events that nobody reads; messages are still taken."""
-    turns = TurnTake("memory://", rules=Rules(silence_ms=60_000, max_messages=100_000, capacity=100_000), role="accept")
+    turns = TurnTake("memory://", rules=Rules(silence_ms=30_000, max_messages=100_000, capacity=100_000), role="accept")
     with talking(turns) as client, watching(client) as events:
         for batch in range(30):
             items = [{**HI, "id": f"{batch}-{n}"} for n in range(100)]

@@ -37,7 +37,7 @@ bodies = st.one_of(st.binary(max_size=200), documents)
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx2.Client]:
-    with talking(TurnTake("memory://", rules=Rules(silence_ms=60_000), agent=Later())) as client:
+    with talking(TurnTake("memory://", rules=Rules(silence_ms=30_000), agent=Later())) as client:
         client.post("/v1/messages", json={"conversation": "ana", "id": "0", "text": "hi"})
         yield client
 

@@ -10,7 +10,7 @@ from harness.servers import Echo, talking, until, watching
 from turntake import Rules, TurnTake
 from turntake.rules.conversation import Conversation
 
-PATIENT = Rules(silence_ms=60_000)
+PATIENT = Rules(silence_ms=30_000)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -18,7 +18,7 @@ GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
 
 
 def accepting() -> TurnTake:
-    return TurnTake("memory://", rules=Rules(silence_ms=60_000), role="accept")
+    return TurnTake("memory://", rules=Rules(silence_ms=30_000), role="accept")
 
 
 @pytest.fixture(scope="module")

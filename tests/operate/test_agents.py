@@ -150,6 +150,7 @@ def test_what_leads_nowhere_says_what_to_do(spec: str, advice: str) -> None:
     [
         ("import no_such_sdk", "'broken' imports 'no_such_sdk', which is not installed here"),
         ("x = 1\ny = x + z", r"Importing 'broken' raised NameError: .* \(broken.py:2\)"),
+        ("x = 1\ndef answer(turn)\n    pass", r"Importing 'broken' raised SyntaxError: expected ':' \(broken.py:2\)\."),
     ],
 )
 def test_a_module_that_breaks_says_where(folder: Path, source: str, advice: str) -> None:

@@ -4,10 +4,18 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from turntake import ConversationKey, Rules, TurnTake
+from turntake.claim.failures import settlement_after
+from turntake.observe.turn_log import TurnLog
 from turntake.operate import logs
+from turntake.rules.conversation import Progress, SealedTurn
+from turntake.rules.deadline import Deadline
+from turntake.rules.records import Claim
+from turntake.testing.clock import VirtualClock
 
 
 @pytest.fixture(autouse=True)
@@ -125,3 +133,46 @@ def test_lower_levels_are_not_logged() -> None:
     logging.getLogger("turntake").warning("not this")
     logging.getLogger("turntake").error("this")
     assert len(lines(stream)) == 1
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_the_words_of_an_agents_exception_are_shown_on_request(format: logs.Format) -> None:
+    """By `log.error_text`; without it the record has them nowhere that is written."""
+    claim = Claim(ConversationKey.of("ada"), 1, SealedTurn("t1", 1, 1, Deadline(0, "silence"), 0, 0, 60_000, ()), ())
+    for error_text in (False, True):
+        stream = io.StringIO()
+        logs.configure(logs.LogOptions(format=format, error_text=error_text), stream)
+        try:
+            raise LookupError("my card number is " + str(4710 + 1))
+        except LookupError as error:
+            settlement_after(error, claim, Progress(), Rules(), 0)
+        assert "LookupError" in stream.getvalue()
+        assert "test_logs.py" in stream.getvalue()
+        assert ("4711" in stream.getvalue()) is error_text
+
+
+async def test_each_answered_turn_is_a_line_at_a_terminal() -> None:
+    """Counts and times, and no words of anybody."""
+    stream, clock = io.StringIO(), VirtualClock()
+    logs.configure(logs.LogOptions("info", "json"), stream)
+    async with TurnTake("memory://", agent=lambda turn: "hunter2", clock=clock, observers=[TurnLog()]) as turns:
+        await turns.receive("hunter2", conversation="ada", id="m1")
+        await clock.advance(60_000)
+    (line,) = [json.loads(line) for line in lines(stream)]
+    assert (line["message"], line["conversation"], line["messages"]) == ("Answered", "default:generic:default:ada", 1)
+    assert (line["waited_ms"], line["because"], line["answers"]) == (1_000, "silence", 1)
+    assert "hunter2" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("turns", "stream", "is_shown"),
+    [
+        ("auto", Terminal(), True),
+        ("auto", io.StringIO(), False),
+        ("always", io.StringIO(), True),
+        ("never", Terminal(), False),
+    ],
+)
+def test_turns_are_logged_where_somebody_watches(turns: Any, stream: io.StringIO, is_shown: bool) -> None:
+    """A busy server writes no line for each of a thousand turns a second, unless it is told to."""
+    assert logs.shows_turns(logs.LogOptions(turns=turns), stream) is is_shown

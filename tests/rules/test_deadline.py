@@ -24,7 +24,6 @@ LATEST = FIRST + 30_000
         pytest.param(Rules(silence_ms=0), 1, None, FIRST, FIRST, "silence", id="no silence"),
         pytest.param(Rules(window_ms=2_000), 1, None, FIRST, 12_000, "window", id="window"),
         pytest.param(Rules(window_ms=2_000), 5, 11_998, 11_999, 12_000, "window", id="window is never reset"),
-        pytest.param(Rules(window_ms=99_000), 1, None, FIRST, LATEST, "max wait", id="window beyond max wait"),
         pytest.param(Rules(min_messages=2), 1, None, FIRST, LATEST, "waiting for more", id="too few"),
         pytest.param(Rules(min_messages=2), 2, 12_000, 16_000, 17_000, "silence", id="enough"),
         pytest.param(Rules(min_messages=2, window_ms=5), 1, None, FIRST, LATEST, "waiting for more", id="few, window"),

@@ -1,5 +1,8 @@
 """Rules from outside are checked; presets are rules like any other."""
 
+import re
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -65,3 +68,34 @@ def test_a_minimum_above_the_maximum_is_refused_in_code_too() -> None:
     """The two could never both be kept."""
     with pytest.raises(ValueError, match="min_messages"):
         Rules(min_messages=3, max_messages=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"silence_ms": -5}, "silence_ms = -5: expected an integer of milliseconds from 0 to 604800000."),
+        ({"silence_ms": "5"}, "silence_ms = '5': expected an integer of milliseconds"),
+        ({"silence_ms": 0.5}, "silence_ms = 0.5: expected an integer"),
+        ({"silence_ms": 5.0}, "silence_ms = 5.0: expected an integer"),
+        ({"silence_ms": True}, "silence_ms = True: expected an integer"),
+        ({"on_busy": "steer"}, 'on_busy = \'steer\': expected one of "queue", "interrupt"'),
+        ({"enabled": 1}, "enabled = 1: expected true or false."),
+        ({"max_attempts": 0}, "max_attempts = 0: expected an integer from 1 to 100000."),
+        (
+            {"silence_ms": 5_000, "max_wait_ms": 1_000},
+            "silence_ms (5000) is above max_wait_ms (1000), which ends every",
+        ),
+        ({"silence_ms": 60_000}, "silence_ms (60000) is above max_wait_ms (30000)"),
+        ({"window_ms": 2_000, "max_wait_ms": 1_000}, "window_ms (2000) is above max_wait_ms (1000)"),
+    ],
+    ids=repr,
+)
+def test_rules_written_in_code_are_checked_as_those_in_a_file(given: dict[str, Any], says: str) -> None:
+    """msgspec alone would take them, and the first message would fail or be stored so that nobody can read it."""
+    with pytest.raises(ValueError, match=re.escape(says)):
+        Rules(**given)
+
+
+def test_a_short_longest_wait_alone_is_enough() -> None:
+    """Who sets only that need not know the default of the silence, which it cuts short."""
+    assert Rules(max_wait_ms=500).silence_ms == 1_000

@@ -4,8 +4,8 @@ The types here are those that messages and activity share. They decode, check an
 """
 
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -62,7 +62,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise misfit(error) from None
+        raise misfit(error, decoder.type) from None
     except RecursionError:
         raise Problem(400, f"The JSON is nested too deeply; at most {DEPTH} levels are read.") from None
     except UnicodeDecodeError:
@@ -71,13 +71,40 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise Problem(400, f"The body is not JSON: {error}. Send a JSON object in UTF-8.") from None
 
 
-def misfit(error: msgspec.ValidationError) -> Problem:
-    """Well-formed JSON, but not of the shape that /openapi.json asks for here."""
+def misfit(error: msgspec.ValidationError, kind: Any) -> Problem:
+    """Well-formed JSON, but not of the shape of `kind`, which /openapi.json describes."""
     match = _LOCATION.match(str(error))
     if match is None:
         return Problem(400, f"{error}.", [Fault(str(error), "$")])
     index = None if match["index"] is None else int(match["index"])
-    return Problem(400, f"{match['detail']} at {match['at']}.", [Fault(match["detail"], match["at"], index)])
+    detail = match["detail"] + _choices(match, kind)
+    return Problem(400, f"{detail} at {match['at']}.", [Fault(detail, match["at"], index)])
+
+
+def _choices(match: re.Match[str], kind: Any) -> str:
+    """The values that are allowed where another one was found."""
+    if not match["detail"].startswith("Invalid enum value"):
+        return ""
+    field = match["at"].rpartition(".")[2]
+    found = next(filter(None, (_literals(each, field) for each in _structs(kind))), ())
+    return f"; allowed are {', '.join(map(repr, found))}" if found else ""
+
+
+def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
+    """The structs that a type is or holds."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind
+    for inner in get_args(kind):
+        yield from _structs(inner)
+
+
+def _literals(struct: type[msgspec.Struct], field: str) -> tuple[str, ...]:
+    """What the field of this name in JSON may say, if that is one of a few words."""
+    for each in msgspec.structs.fields(struct):
+        if each.encode_name == field:
+            kinds = (each.type, *get_args(each.type))
+            return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    return ()
 
 
 def checked(make: Callable[[S], T], item: S, index: int | None = None) -> T:

@@ -4,20 +4,20 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 
+from turntake.arrival import Arrival
 from turntake.platforms import address
 from turntake.platforms.channel import SAID, ChatEvent
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
+from turntake.rules.message_check import LONGEST_ID, sound
 from turntake.rules.message_limits import LATEST_AT
-from turntake.service import Arrival, TurnTake
+from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
 
 CHANGES = frozenset({"edit", "delete"})
 ACTIVITY = frozenset({"typing", "stopped"})
-LONGEST_ID = 1_024
-"""In bytes. Real ids are far shorter, and an index does not take any length."""
 
 
 class Intake:
@@ -39,7 +39,7 @@ class Intake:
             (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
         )
         if messages:
-            await self._turns.accept([Arrival(key, message_of(event)) for key, event in messages])
+            await self._turns.accept(list(_arrivals(messages)))
         for key, event in keyed:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
@@ -60,6 +60,16 @@ class Intake:
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
+def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]]) -> Iterator[Arrival]:
+    """The events as messages, but for those that no store could keep: a refusal would have all of them sent again."""
+    for key, event in events:
+        try:
+            yield Arrival(key, sound(message_of(event)))
+        except ValueError as error:
+            facts = {"action": "accept", "conversation": str(key), "kind": event.kind, "reason": str(error)}
+            log.warning("An event holds no message that could be kept", extra=facts)
+
+
 def key_of(channel: str, account: str, event: ChatEvent, *, by_person: bool = True) -> ConversationKey:
     """The conversation of an event. Raises ValueError if its parts cannot make a key."""
     return ConversationKey.of(
@@ -75,7 +85,7 @@ def message_of(event: ChatEvent) -> Message:
     return Message(
         id=_short(event.message_id),
         text=_whole(event.text),
-        sender=event.sender,
+        sender=_whole(event.sender),
         sent_at=event.sent_at if event.sent_at is not None and 0 <= event.sent_at <= LATEST_AT else None,
         attachments=event.attachments,
         reply_to=event.reply_to,

@@ -17,10 +17,11 @@ from turntake.accept.body import (
     read_body,
     send_accepted,
 )
+from turntake.arrival import Arrival, Receipt
 from turntake.instants import rfc3339, to_ms
 from turntake.rules.message import Attachment, Message
 from turntake.rules.message_limits import ATTACHMENTS, ITEMS, LATEST_AT, Kind, Link, Name, Part, Text, check_metadata
-from turntake.service import Arrival, Receipt, TurnTake
+from turntake.service import TurnTake
 
 
 class AttachmentBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):

@@ -3,12 +3,15 @@
 import logging
 from random import random
 
+from msgspec.structs import replace
+
 from turntake.claim.replying import storable
-from turntake.errors import GiveUp, RetryLater
-from turntake.rules.conversation import Progress, Settlement
+from turntake.errors import GiveUp, RetryLater, TurntakeError
+from turntake.rules.conversation import Dead, Progress, Retry, Settlement
 from turntake.rules.records import Claim
 from turntake.rules.retry import Setback, after_setback
 from turntake.rules.rules import Rules
+from turntake.traces import exc_info, trace_of
 
 log = logging.getLogger("turntake")
 
@@ -19,12 +22,20 @@ LONGEST_ERROR = 4_096
 def settlement_after(error: Exception, claim: Claim, progress: Progress, rules: Rules, now: int) -> Settlement:
     """How the claim ends after `error`, which is also logged. `progress` is how far the answer was by then."""
     setback = setback_of(error)
+    settlement = after_setback(claim.turn, progress, rules, setback, now, random())
+    if isinstance(settlement, Dead) and is_agents(error):
+        settlement = replace(settlement, trace=storable(trace_of(error))[-LONGEST_ERROR:])
+    _log(error, setback, settlement, claim)
+    return settlement
+
+
+def _log(error: Exception, setback: Setback, settlement: Settlement, claim: Claim) -> None:
+    """Never the words of the error, which may be a person's or a platform's, unless somebody wants every detail."""
     level, sentence, action = {
         "put off": (logging.INFO, "A turn is put off", "postpone"),
-        "given up": (logging.WARNING, "A turn is given up; its dead letter says why", "give up"),
+        "given up": (logging.WARNING, "A turn is given up", "give up"),
         "failed": (logging.WARNING, "A turn failed", "fail"),
     }[setback.kind]
-    # Never the words of the error, which may be a person's or a platform's.
     facts = {
         "action": action,
         "conversation": str(claim.key),
@@ -32,8 +43,19 @@ def settlement_after(error: Exception, claim: Claim, progress: Progress, rules: 
         "attempt": claim.turn.attempt,
         "error": type(error).__name__,
     }
-    log.log(level, sentence, extra=facts)
-    return after_setback(claim.turn, progress, rules, setback, now, random())
+    if isinstance(settlement, Dead):
+        level = logging.WARNING
+        sentence += "; its messages are a dead letter now: `turntake letters show` with the turn's id says why"
+    elif isinstance(settlement, Retry):
+        facts["again_in_ms"] = settlement.after_ms
+    trace = exc_info(error, has_words=log.isEnabledFor(logging.DEBUG)) if is_agents(error) else None
+    # `_error` is for a log that was told to show the words all the same; no formatter writes it by itself.
+    log.log(level, sentence, extra={**facts, "_error": error}, exc_info=trace)
+
+
+def is_agents(error: Exception) -> bool:
+    """Whether it came out of the agent's own code: then its author wants to see where from."""
+    return not isinstance(error, TurntakeError)
 
 
 def setback_of(error: Exception) -> Setback:

@@ -44,6 +44,7 @@ class Worker:
         self._latest: dict[ConversationKey, Attempt] = {}
         self._leases = LeaseKeeper(ports.store, self._running, options.lease_ms)
         self._is_stopping = False
+        self._hurried = asyncio.Event()
 
     def start(self) -> None:
         self._claiming = asyncio.create_task(self._claim_until_stopped())
@@ -55,13 +56,25 @@ class Worker:
         self._alarm.wake()
         await asyncio.wait([self._claiming])
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=self._options.shutdown_ms / 1000)
+            await self._let_finish()
         if unfinished := dict(self._running):
             for task in unfinished.values():
                 task.cancel()
             await asyncio.wait(unfinished.values(), timeout=CANCEL_GRACE_MS / 1000)
             await asyncio.gather(*(self._hand_back(attempt) for attempt in unfinished))
         self._extending.cancel()
+
+    def hurry(self) -> None:
+        """Ends the time that a stop gives to handlers: what is left is handed back at once."""
+        self._hurried.set()
+
+    async def _let_finish(self) -> None:
+        finished = asyncio.ensure_future(asyncio.wait(self._running.values()))
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        timeout = self._options.shutdown_ms / 1000
+        await asyncio.wait([finished, hurried], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finished.cancel()
+        hurried.cancel()
 
     def interrupt(self, key: ConversationKey, turn_id: str, epoch: int | None = None) -> None:
         """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway.

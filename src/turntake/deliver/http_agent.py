@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from turntake.clock import Clock
+from turntake.deliver.answer_shapes import replies_in_object
 from turntake.deliver.cloudevents import batch_ready
 from turntake.deliver.http_call import LARGEST_BODY
 from turntake.deliver.options import HttpAgentOptions
@@ -15,6 +16,7 @@ from turntake.deliver.turn import Turn
 from turntake.errors import CallFailed, GiveUp
 from turntake.platforms.replies import ApiResponse
 
+PAGES = ("<!doctype html", "<html")
 SHAPES = '{"reply": "…"}, {"replies": ["…", "…"]}, plain text, or nothing'
 
 
@@ -65,10 +67,10 @@ def replies_in(response: ApiResponse) -> tuple[str, ...]:
     kind = kind.strip()
     if kind == "application/json" or kind.endswith("+json") or (not kind and response.body.lstrip()[:1] == b"{"):
         replies = _in_json(response.body)
-    elif not kind or (kind.startswith("text/") and kind != "text/html"):
-        replies = (_text(response.body, parameters).strip(),)
+    elif not kind or kind.startswith("text/"):
+        replies = (_no_page(_text(response.body, parameters).strip()),)
     else:
-        raise GiveUp(f"The agent answered with {kind}; accepted are application/json and text/plain: {SHAPES}.")
+        raise GiveUp(f"The agent answered with {kind}; accepted are application/json and text: {SHAPES}.")
     return tuple(reply for reply in replies if reply.strip())
 
 
@@ -77,16 +79,17 @@ def _in_json(body: bytes) -> tuple[str, ...]:
         answer: Any = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise GiveUp(f"The agent's answer is not valid JSON ({error}); accepted are {SHAPES}.") from None
-    match answer:
-        case {"reply": _, "replies": _}:
-            raise GiveUp("The agent's answer has both `reply` and `replies`; send one of them.")
-        case {"reply": str(reply)}:
-            return (reply,)
-        case {"reply": None} | {"replies": None}:
-            return ()
-        case {"replies": [*replies]} if all(isinstance(reply, str) for reply in replies):
-            return tuple(str(reply) for reply in replies)
-    raise GiveUp(f"The agent's answer is JSON of another shape; accepted are {SHAPES}.")
+    replies = replies_in_object(answer)
+    if replies is None:
+        raise GiveUp(f"The agent's answer is JSON of another shape; accepted are {SHAPES}.")
+    return replies
+
+
+def _no_page(text: str) -> str:
+    """The text, which several frameworks call text/html by default. A whole page is nothing to send to a person."""
+    if text[:15].lower().startswith(PAGES):
+        raise GiveUp(f"The agent answered with a web page (text/html); accepted are {SHAPES}.")
+    return text
 
 
 def _text(body: bytes, parameters: str) -> str:

@@ -13,6 +13,22 @@ Wait = Annotated[int, msgspec.Meta(ge=1, le=DAY_MS)]
 Quote = Literal["never", "groups", "always"]
 
 
+Yields = Literal["replies", "joined"]
+"""What the pieces are that a generator yields: each a reply, or all together one."""
+
+
+class HandlerOptions(msgspec.Struct, frozen=True):
+    """`[handler]`: an agent that is a Python function."""
+
+    yields: Annotated[
+        Yields,
+        msgspec.Meta(
+            description="What an agent that is a generator yields: replies, each sent at once; or pieces of one reply, "
+            "such as a model's tokens, to be joined."
+        ),
+    ] = "replies"
+
+
 class HttpAgentOptions(msgspec.Struct, frozen=True):
     """`[http_agent]`: how long an agent behind a URL may take."""
 

@@ -31,7 +31,7 @@ def query_of(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.convert(dict(request.query_params), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise misfit(error) from None
+        raise misfit(error, kind) from None
 
 
 def conversation_key(text: str) -> ConversationKey:

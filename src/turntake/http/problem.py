@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turntake.errors import Fault, Problem, StoreUnavailable
+from turntake.errors import Fault, InvalidMessage, Problem, StoreUnavailable
 
 log = logging.getLogger("turntake")
 
@@ -69,6 +69,8 @@ def not_served(request: Request, error: Exception) -> Response:
 def problem_of(error: Exception, scope: Scope) -> Problem:
     if isinstance(error, Problem):
         return error
+    if isinstance(error, InvalidMessage):
+        return Problem(400, str(error))
     if isinstance(error, StoreUnavailable):
         log.warning("The store did not confirm a request", extra=facts_of(error, scope))
         return Problem(503, NOT_CONFIRMED, headers={"Retry-After": "1"})

@@ -125,9 +125,10 @@ class LetterView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LetterDetail(LetterView, frozen=True, rename="camel"):
-    """The same with its messages."""
+    """The same with its messages, and where the agent's exception came from, if it was one."""
 
     messages: list[EventMessage]
+    trace: str
 
 
 def conversation_view(key: ConversationKey, conversation: Conversation, now: int) -> ConversationView:
@@ -206,7 +207,9 @@ def letter_view(letter: Letter) -> LetterView:
 
 
 def letter_detail(letter: Letter) -> LetterDetail:
-    return LetterDetail(**asdict(letter_view(letter)), messages=message_views(letter.messages, letter.key))
+    return LetterDetail(
+        **asdict(letter_view(letter)), messages=message_views(letter.messages, letter.key), trace=letter.trace
+    )
 
 
 def instant(at: int | None) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from turntake import plugins
 from turntake.deliver.echo import echo
 from turntake.deliver.handler import HandlerSink
+from turntake.deliver.options import Yields
 from turntake.deliver.sink import Sink, SinkOpener
 from turntake.errors import ConfigurationError
 
@@ -29,18 +30,18 @@ class Agent:
     turns: "TurnTake | None" = None
 
 
-def agent_from(spec: str, options: Mapping[str, Any] | None = None) -> Agent:
+def agent_from(spec: str, options: Mapping[str, Any] | None = None, yields: Yields = "replies") -> Agent:
     """The agent behind `spec`. Whoever calls this closes the sink of a URL.
 
-    A URL is opened by the plug-in for its scheme, which gets the URL and the options. Raises ConfigurationError, which
-    says what to correct.
+    A URL is opened by the plug-in for its scheme, which gets the URL and the options. `yields` says what a generator's
+    pieces are. Raises ConfigurationError, which says what to correct.
     """
     if spec == "echo":
         return Agent(HandlerSink(echo))
     scheme, is_url, _ = spec.partition("://")
     if is_url:
         return Agent(_sink_opener(scheme.lower())(spec, options or {}))
-    return _as_agent(load_object(spec), spec)
+    return _as_agent(load_object(spec), spec, yields)
 
 
 def _sink_opener(scheme: str) -> SinkOpener:
@@ -77,9 +78,17 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         raise ConfigurationError(_about_missing(name, error.name or name, Path(here))) from error
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}:{frame.lineno}"
-        raise ConfigurationError(f"Importing {name!r} raised {type(error).__name__}: {error} ({where}).") from error
+        said = error.msg if isinstance(error, SyntaxError) else error
+        where = _where(error)
+        raise ConfigurationError(f"Importing {name!r} raised {type(error).__name__}: {said} ({where}).") from error
+
+
+def _where(error: Exception) -> str:
+    """The file and line that the fault is in; for a syntax error that is not where it was raised."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _about_missing(name: str, missing: str, here: Path) -> str:
@@ -102,7 +111,7 @@ def _attribute(owner: Any, name: str, spec: str) -> Any:
         ) from None
 
 
-def _as_agent(loaded: Any, spec: str) -> Agent:
+def _as_agent(loaded: Any, spec: str, yields: Yields) -> Agent:
     from turntake.service import TurnTake  # it imports this package, so not at the top
 
     if isinstance(loaded, Sink):
@@ -119,7 +128,7 @@ def _as_agent(loaded: Any, spec: str) -> Agent:
             "name a function that takes a Turn, a Sink, or a TurnTake object."
         )
     _check_signature(loaded, spec)
-    return Agent(HandlerSink(loaded))
+    return Agent(HandlerSink(loaded, yields))
 
 
 def _check_signature(function: Callable[..., Any], spec: str) -> None:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import msgspec
 
 from turntake.deliver.outbound import NoOutbound, Outbound
+from turntake.observe.turn_log import TurnLog
+from turntake.operate import logs
 from turntake.operate.accounts import Account, callbacks_of, reply_apis_of
 from turntake.operate.accounts import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
@@ -33,12 +35,15 @@ def assemble(options: Options) -> Parts:
     """A TurnTake as the options say, not yet entered. Raises ConfigurationError."""
     agent = agent_of(options)
     accounts = accounts_in(options)
+    observers = [TurnLog()] if logs.shows_turns(options.log) else []
     outbound = outbound_of(options, accounts)
     if agent.turns is not None:
         # It has its own store and rules; of ours it takes the role and the way out.
         if options.sources.is_set("role"):
             agent.turns.role = options.role
         agent.turns.set_outbound(outbound)
+        for observer in observers:
+            agent.turns.observers.add(observer)
         ignored = tuple(key for key, value in options.sources.values.items() if value.is_set and key.startswith(OWN))
         return Parts(agent.turns, agent, outbound, accounts, ignored)
     turns = TurnTake(
@@ -51,12 +56,14 @@ def assemble(options: Options) -> Parts:
         lease_ms=options.worker.lease_ms,
         shutdown_ms=options.worker.shutdown_ms,
         keep_ms=options.history.keep_ms,
+        observers=observers,
     )
     return Parts(turns, agent, outbound, accounts)
 
 
 def agent_of(options: Options) -> Agent:
-    return agent_from(options.agent, {"secrets": options.agent_secret, **msgspec.structs.asdict(options.http_agent)})
+    http = {"secrets": options.agent_secret, **msgspec.structs.asdict(options.http_agent)}
+    return agent_from(options.agent, http, options.handler.yields)
 
 
 def outbound_of(options: Options, accounts: list[Account]) -> Outbound:

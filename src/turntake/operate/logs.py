@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import traceback
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TextIO
 
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.instants import rfc3339
+from turntake.traces import trace_of, without_words
 
 Format = Literal["auto", "text", "json"]
 
@@ -22,6 +22,14 @@ class LogOptions(msgspec.Struct, frozen=True):
         Literal["debug", "info", "warning", "error"], Meta(description="The lowest level that is logged.")
     ] = "info"
     format: Annotated[Format, Meta(description="auto: text on a terminal, else JSON lines.")] = "auto"
+    turns: Annotated[
+        Literal["auto", "always", "never"],
+        Meta(description="Log a line for each answered turn; auto: on a terminal only."),
+    ] = "auto"
+    error_text: Annotated[
+        bool,
+        Meta(description="Log what an agent's exception says, which may quote a person, and not only where it arose."),
+    ] = False
 
 
 WITHHELD = frozenset(
@@ -38,11 +46,18 @@ def configure(options: LogOptions = LogOptions(), stream: TextIO | None = None) 
     stream = stream or sys.stderr
     is_text = options.format == "text" or (options.format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(TextFormatter(is_coloured(stream)) if is_text else JsonFormatter())
+    has_words = options.error_text or options.level == "debug"
+    handler.setFormatter(TextFormatter(is_coloured(stream), has_words) if is_text else JsonFormatter(has_words))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(options.level.upper())
     _tame(is_debug=options.level == "debug")
+
+
+def shows_turns(options: LogOptions, stream: TextIO | None = None) -> bool:
+    """Whether each answered turn gets a line."""
+    is_watched = (stream or sys.stderr).isatty()
+    return options.turns == "always" or (options.turns == "auto" and is_watched)
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -61,9 +76,10 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 class TextFormatter(logging.Formatter):
     """`10:21:03 INFO  Listening  url=http://127.0.0.1:8080`"""
 
-    def __init__(self, is_coloured: bool = False) -> None:
+    def __init__(self, is_coloured: bool = False, has_words: bool = False) -> None:
         super().__init__()
         self._is_coloured = is_coloured
+        self._has_words = has_words
 
     def format(self, record: logging.LogRecord) -> str:
         # Local time: this is read by somebody who looks at the clock on the wall.
@@ -72,7 +88,7 @@ class TextFormatter(logging.Formatter):
         facts = " ".join(self._painted("2", f"{name}=") + _plain(value) for name, value in fields)
         level = self._painted(_COLOURS.get(record.levelname, "0"), f"{record.levelname:<7}")
         line = f"{self._painted('2', at)} {level} {_one_line(record.getMessage())}" + (f"  {facts}" if facts else "")
-        trace = trace_of(record)
+        trace = trace_in(record, self._has_words)
         return f"{line}\n{trace}" if trace else line
 
     def _painted(self, code: str, text: str) -> str:
@@ -82,6 +98,10 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One object per line: `at`, `level`, `logger`, `message`, then the fields."""
 
+    def __init__(self, has_words: bool = False) -> None:
+        super().__init__()
+        self._has_words = has_words
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "at": rfc3339(int(record.created * 1000)),
@@ -90,20 +110,18 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: value for name, value in fields_of(record).items() if name not in line}
-        trace = trace_of(record)
+        trace = trace_in(record, self._has_words)
         if trace:
             line["trace"] = trace
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-def trace_of(record: logging.LogRecord) -> str:
-    """Where an exception came from, and its kind. Its message may quote a person, so only `debug` shows that."""
-    if not record.exc_info or record.exc_info[0] is None:
+def trace_in(record: logging.LogRecord, has_words: bool) -> str:
+    """Where an exception came from, and its kind. What it says may quote a person, and is shown only on request."""
+    if not record.exc_info or record.exc_info[1] is None:
         return ""
-    if logging.getLogger().isEnabledFor(logging.DEBUG):
-        return "".join(traceback.format_exception(*record.exc_info)).rstrip()
-    frames = traceback.format_list(traceback.extract_tb(record.exc_info[2]))
-    return "".join(frames) + record.exc_info[0].__qualname__
+    error: BaseException = getattr(record, "_error", record.exc_info[1])
+    return trace_of(error if has_words else without_words(error))
 
 
 def _tame(is_debug: bool) -> None:

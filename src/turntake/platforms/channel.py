@@ -178,6 +178,10 @@ class Channel(ABC):
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         """A request as the platform would send it for this message, signed with our own secret."""
 
+    def sample_id(self, unique: str) -> str:
+        """An id as the platform gives them to messages, made of `unique`."""
+        return unique
+
     def whoami(self) -> WhoAmI | None:
         """A harmless question to the platform that shows whether our credentials are right, if there is one."""
         return None

@@ -115,10 +115,11 @@ class Retry(msgspec.Struct, frozen=True, tag="retry"):
 
 
 class Dead(msgspec.Struct, frozen=True, tag="dead"):
-    """Given up: the messages move to the dead letters, with the reason."""
+    """Given up: the messages move to the dead letters, with the reason, and where the agent's exception came from."""
 
     reason: str
     error: str = ""
+    trace: str = ""
 
 
 Settlement = Answered | Retry | Dead
@@ -137,6 +138,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reason: str = ""
     error: str = ""
     amendments: int = 0
+    trace: str = ""
 
     @property
     def count(self) -> int:

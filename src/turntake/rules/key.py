@@ -29,9 +29,17 @@ class ConversationKey(NamedTuple):
     topic: str = ""
 
     @classmethod
-    def of(cls, conversation: str, *, tenant: str = "", channel: str = "", account: str = "", topic: str = "") -> Self:
-        """The key with normalised parts; an empty part means its default. Raises ValueError and says which part."""
-        return cast(Self, _made(conversation, tenant, channel, account, topic))
+    def of(
+        cls, conversation: str | int, *, tenant: str = "", channel: str = "", account: str = "", topic: str = ""
+    ) -> Self:
+        """The key with normalised parts; an empty part means its default. Raises ValueError and says which part.
+
+        An integer, which several platforms use for a chat, is taken as text.
+        """
+        try:
+            return cast(Self, _made(conversation, tenant, channel, account, topic))
+        except TypeError:  # a list or a dict, which cannot be looked up
+            raise ValueError("A part of the conversation's key is neither a text nor an integer.") from None
 
     @classmethod
     def parse(cls, encoded: str) -> Self:
@@ -48,15 +56,20 @@ class ConversationKey(NamedTuple):
 
 
 # A burst names its conversation again and again, and a tenant its channel: the caches make that nearly free.
-@lru_cache(CACHED)
-def _made(conversation: str, tenant: str, channel: str, account: str, topic: str) -> ConversationKey:
+# By type too, since True and 1 would be one entry.
+@lru_cache(CACHED, typed=True)
+def _made(conversation: str | int, tenant: str, channel: str, account: str, topic: str) -> ConversationKey:
     return ConversationKey(
         conversation=_normal("conversation", conversation),
-        tenant=_normal("tenant", tenant or "default"),
-        channel=_normal("channel", channel or DEFAULT_CHANNEL),
-        account=_normal("account", account or "default"),
-        topic=_normal("topic", topic) if topic else "",
+        tenant=_normal("tenant", _given(tenant, "default")),
+        channel=_normal("channel", _given(channel, DEFAULT_CHANNEL)),
+        account=_normal("account", _given(account, "default")),
+        topic=_normal("topic", topic) if _given(topic, "") != "" else "",
     )
+
+
+def _given(part: str | None, default: str) -> str:
+    return default if part is None or part == "" else part
 
 
 @lru_cache(CACHED)
@@ -87,7 +100,11 @@ def _parsed(encoded: str) -> ConversationKey:
     return key
 
 
-def _normal(name: str, part: str) -> str:
+def _normal(name: str, part: object) -> str:
+    if type(part) is int:
+        part = str(part)
+    if not isinstance(part, str):
+        raise ValueError(f"`{name}` is of type {type(part).__name__}: write a text or an integer.")
     if part.isascii() and part.isprintable():
         normal = part
     else:

@@ -75,7 +75,10 @@ class TurnRecord(msgspec.Struct, frozen=True):
 
 
 class Letter(msgspec.Struct, frozen=True):
-    """A dead letter: messages that nobody answered, and why. Its id is the turn's."""
+    """A dead letter: messages that nobody answered, and why. Its id is the turn's.
+
+    `trace` is where the agent's exception came from, if it was one.
+    """
 
     id: str
     key: ConversationKey
@@ -85,6 +88,7 @@ class Letter(msgspec.Struct, frozen=True):
     attempts: int
     count: int
     messages: tuple[Message, ...] = ()
+    trace: str = ""
 
 
 def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
@@ -105,4 +109,4 @@ def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...
     """The dead letter behind a closed range. Without its messages, those that were deleted are still counted."""
     attempts = closed.turn.attempt if closed.turn else 0
     count = closed.count if messages is None else len(messages)
-    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages or ())
+    return Letter(closed.id, key, closed.at, closed.reason, closed.error, attempts, count, messages or (), closed.trace)

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from turntake.rules.field_checks import check_fields
+
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
@@ -14,7 +16,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One conversation's rules. Every field has a default that suits live chat.
 
     A field's type, default and sentence are written here only; its flag, its environment variable, its line in
-    turntake.toml and the reference page are made from them.
+    turntake.toml and the reference page are made from them. Raises ValueError for a value that is not allowed, and for
+    rules of which one could never count.
     """
 
     enabled: Annotated[bool, Meta(description="Off: every message is a turn of its own, at once.")] = True
@@ -56,9 +59,20 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 3
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.min_messages > self.max_messages:
             raise ValueError("min_messages is above max_messages: lower one or raise the other.")
+        for name in ("silence_ms", "window_ms"):
+            value, default = getattr(self, name), _DEFAULTS[name]
+            # Who sets nothing but a short `max_wait_ms` wants just that: the silence that nobody set is cut to it.
+            if value > self.max_wait_ms and value != default:
+                raise ValueError(
+                    f"{name} ({value}) is above max_wait_ms ({self.max_wait_ms}), which ends every wait: "
+                    "lower one or raise the other."
+                )
 
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}
 
 PRESETS: dict[str, Rules] = {
     "quick-support": Rules(silence_ms=500, typing_inference_ms=500, max_wait_ms=5_000),

@@ -183,6 +183,7 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
     else:
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
+        closed = replace(closed, trace=settlement.trace)
     return Change(replace(conversation, turn=None), closed)
 
 

@@ -12,13 +12,14 @@ from starlette.middleware import Middleware
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import read_body, send_accepted
+from turntake.arrival import Arrival, Receipt
 from turntake.clock import SystemClock
 from turntake.http.access import LoopbackOnly
 from turntake.http.app import App, create, wrap
 from turntake.http.limits import BodyLimit
 from turntake.http.problem import Problems
 from turntake.http.server import Server, listen, new_loop, tune
-from turntake.service import Arrival, Receipt, TurnTake
+from turntake.service import TurnTake
 
 
 class Storeless(TurnTake):

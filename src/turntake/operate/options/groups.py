@@ -15,7 +15,7 @@ from msgspec import Meta
 from turntake.accept.options import WebhookOptions
 from turntake.buffer.janitor import HistoryOptions
 from turntake.claim.options import WorkerOptions
-from turntake.deliver.options import HttpAgentOptions, ReplyOptions
+from turntake.deliver.options import HandlerOptions, HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
 from turntake.http.options import HttpOptions
 from turntake.operate.channel_plugins import ChannelPlugin
@@ -87,6 +87,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerOptions = WorkerOptions()
     history: HistoryOptions = HistoryOptions()
     http: HttpOptions = HttpOptions()
+    handler: HandlerOptions = HandlerOptions()
     http_agent: HttpAgentOptions = HttpAgentOptions()
     webhooks: WebhookOptions = WebhookOptions()
     replies: ReplyOptions = ReplyOptions()

@@ -6,11 +6,12 @@ The settings are read off structs. A struct is a section of turntake.toml, a fie
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from turntake.buffer.open import SCHEME
+from turntake.rules import field_checks
 
 PREFIX = "TURNTAKE_"
 SECRET = {"is_secret": True}
@@ -58,7 +59,7 @@ def settings_of(group: type[msgspec.Struct], section: str = "") -> Iterator[Sett
         kind = types[field.name]
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             yield from settings_of(kind, field.name)
-        notes = [note for note in _notes(kind) if note.description]
+        notes = [note for note in field_checks.notes_of(kind) if note.description]
         if notes:
             (note,) = notes
             yield Setting(section, field.name, kind, field.default, str(note.description), note.extra == SECRET)
@@ -66,24 +67,7 @@ def settings_of(group: type[msgspec.Struct], section: str = "") -> Iterator[Sett
 
 def allowed(setting: Setting) -> str:
     """What a value may be, in words."""
-    kind = get_args(setting.type)[0] if get_origin(setting.type) is Annotated else setting.type
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(f'"{value}"' for value in get_args(kind) if value)
-    if kind is bool:
-        return "true or false"
-    if kind is not int:
-        return "a list of texts" if get_origin(kind) is tuple else "a text"
-    units = {"_ms": " of milliseconds", "_bytes": " of bytes"}
-    unit = next((word for ending, word in units.items() if setting.name.endswith(ending)), "")
-    return f"an integer{unit}" + "".join(_range(note) for note in _notes(setting.type) if note.ge is not None)
-
-
-def _notes(kind: Any) -> list[msgspec.Meta]:
-    return [note for note in getattr(kind, "__metadata__", ()) if isinstance(note, msgspec.Meta)]
-
-
-def _range(bounds: msgspec.Meta) -> str:
-    return f", {bounds.ge} or more" if bounds.le is None else f" from {bounds.ge} to {bounds.le}"
+    return field_checks.allowed(setting.name, setting.type)
 
 
 def shown(setting: Setting, value: Any) -> str:

@@ -118,6 +118,9 @@ class Twilio(Channel):
     def whoami(self) -> WhoAmI:
         return check.whoami(self._values)
 
+    def sample_id(self, unique: str) -> str:
+        return f"SM{unique}"
+
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         prefix = "whatsapp:" if sender.startswith("whatsapp:") else ""
         fields = {

@@ -10,7 +10,7 @@ from turntake.platforms.loose_json import at, named_texts, objects_at, present, 
 from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
 from turntake.platforms.whatsapp import check
 from turntake.platforms.whatsapp.content import MOST_ERRORS, content_of, error_of
-from turntake.platforms.whatsapp.replies import WhatsAppReplies
+from turntake.platforms.whatsapp.replies import MESSAGE_ID, WhatsAppReplies
 
 REFERRAL = ("source_type", "source_id", "source_url", "headline", "body", "ctwa_clid")
 
@@ -37,6 +37,9 @@ class WhatsApp(MetaChannel):
     def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         for change in objects_at(entry, "changes"):
             yield from _events_in(text_at(change, "field"), change.get("value"))
+
+    def sample_id(self, unique: str) -> str:
+        return MESSAGE_ID + unique
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         metadata = {

@@ -1,0 +1,102 @@
+"""What a program hands to `TurnTake`: an arrival, a sign, a report. Each is checked before it reaches a store.
+
+msgspec checks what it decodes, and nothing that is built in Python. A value of the wrong type would be stored, and
+nobody could read its row again. So whatever comes in through the library is converted here or refused with
+InvalidMessage, which says what to write instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from turntake.errors import InvalidMessage
+from turntake.rules.conversation import Touch
+from turntake.rules.field_checks import check_fields
+from turntake.rules.key import CACHED, ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.message_check import name_of, sound
+from turntake.rules.records import AppendStatus
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A message on its way in."""
+
+    key: ConversationKey
+    message: Message
+    agent: str = ""
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What became of an arrival. `messages` wait together until `due_at`, because of `reason`."""
+
+    status: AppendStatus
+    key: ConversationKey
+    messages: int = 0
+    due_at: int | None = None
+    reason: str | None = None
+
+
+def sound_arrival(arrival: Arrival) -> Arrival:
+    """The arrival, if a store can keep and read it; what was plainly meant is converted."""
+    try:
+        message = sound(arrival.message)
+        agent = arrival.agent if type(arrival.agent) is str else name_of("agent", arrival.agent)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
+    key = checked_key(arrival.key)
+    if message is arrival.message and key is arrival.key and agent is arrival.agent:
+        return arrival
+    return Arrival(key, message, agent)
+
+
+def key_of(conversation: str | int, parts: Mapping[str, str]) -> ConversationKey:
+    """The key of a conversation."""
+    try:
+        return ConversationKey.of(conversation, **parts)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
+
+
+def checked_key(key: ConversationKey) -> ConversationKey:
+    """The key, if it is one that `ConversationKey.of` makes; a key built by hand might have a spelling of its own."""
+    if not isinstance(key, ConversationKey):
+        raise InvalidMessage(f"The key is of type {type(key).__name__}: build it with ConversationKey.of().")
+    try:
+        return _parsed(key)
+    except ValueError as error:
+        raise InvalidMessage(f"{error} Build keys with ConversationKey.of().") from None
+    except (AttributeError, TypeError):
+        raise InvalidMessage("A part of the key is not a text: build it with ConversationKey.of().") from None
+
+
+@lru_cache(CACHED)
+def _parsed(key: ConversationKey) -> ConversationKey:
+    return ConversationKey.parse(str(key))
+
+
+def checked_touch(touch: Touch) -> Touch:
+    """The sign or order, if it is one that there is."""
+    if not isinstance(touch, Touch):
+        raise InvalidMessage(f'This is of type {type(touch).__name__}, not a sign or an order: write Touch("flush").')
+    try:
+        check_fields(touch)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
+    return touch
+
+
+def texts_of(replies: Sequence[str]) -> tuple[str, ...]:
+    """The replies of an answer; a single text is one reply, and not as many as it has letters."""
+    texts = (replies,) if isinstance(replies, str) else tuple(replies)
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidMessage(f"A reply is of type {type(text).__name__}: write a text, or a tuple of texts.")
+    return texts
+
+
+def check_integers(**numbers: int | None) -> None:
+    """Refuses what is no whole number of 0 or more; None is none at all."""
+    for name, number in numbers.items():
+        if number is not None and (type(number) is not int or number < 0):
+            raise InvalidMessage(f"`{name}` is {number!r}: write an integer of 0 or more.")
