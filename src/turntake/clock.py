@@ -116,6 +116,10 @@ class SystemClock(Clock):
     def _read(self) -> int:
         return int((self._offset + time.clock_gettime(_STEADY)) * 1000)
 
+    def pause(self, duration_ms: int) -> None:
+        """Blocks the thread for so long: for commands, which have no event loop."""
+        time.sleep(duration_ms / 1000)
+
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         delay = at / 1000 - self._offset - time.clock_gettime(_STEADY)
         return asyncio.get_running_loop().call_later(max(0.0, delay), action)

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from harness.servers import Echo, Served, serving, talking
-from turntake import Rules, TurnTake
+from turntake import Rules, Turn, TurnTake
 from turntake.http.pages import MEDIA_TYPES, PAGES
 
 FLAGS = [
@@ -68,11 +68,12 @@ def command(text: str) -> str:
     return unescape(found[1])
 
 
-def test_the_page_welcomes_and_can_be_tried(server: Served) -> None:
-    """The curl line works as it stands, as often as one likes: three fragments, one answer."""
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+def test_the_page_welcomes_and_can_be_tried(server: Served, shell: str) -> None:
+    """The curl line works as it stands, as often as one likes: three fragments, one answer. Also in a plain shell."""
     said = command(httpx2.get(server.url).text)
     for _ in range(2):
-        done = subprocess.run(["bash", "-c", said], capture_output=True, text=True, check=True, timeout=20)
+        done = subprocess.run([shell, "-c", said], capture_output=True, text=True, check=True, timeout=20)
         assert done.stdout.count('"buffered"') == 3
 
 
@@ -166,3 +167,38 @@ def test_an_address_is_written_as_text() -> None:
     with talking(turns, api_keys=["secret"]) as client:
         response = client.get("/", headers={"Host": "<script>alert(1)</script>"})
         assert "<script>alert" not in response.text
+
+
+def test_a_wrong_key_is_said_to_be_wrong(browser: Browser) -> None:
+    """And the word goes away with the next try."""
+    with serving(TurnTake("memory://", rules=QUICK, agent=Echo()), api_keys=["a-key-that-is-long-enough-1"]) as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        expect(page.locator("#key-form")).to_be_visible()
+        expect(page.locator("#key-wrong")).to_be_hidden()
+        page.get_by_label("This turntake asks for an API key").fill("wrong")
+        page.get_by_role("button", name="Watch").click()
+        expect(page.get_by_role("alert")).to_contain_text("does not know this key")
+        page.get_by_label("This turntake asks for an API key").fill("a-key-that-is-long-enough-1")
+        page.get_by_role("button", name="Watch").click()
+        expect(page.locator("#connection")).to_have_text("watching")
+        expect(page.locator("#key-wrong")).to_be_hidden()
+        page.close()
+
+
+def test_a_failure_shows_its_words_and_the_letter(page: Page) -> None:
+    """As text, whatever an exception says."""
+
+    async def answer(turn: Turn) -> str:
+        raise RuntimeError(MARKUP)
+
+    rules = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
+    with serving(TurnTake("memory://", rules=rules, agent=answer)) as server:
+        page.goto(server.url)
+        expect(page.locator("#connection")).to_have_text("watching")
+        httpx2.post(f"{server.url}/v1/messages", json={"conversation": "eve", "id": "1", "text": "hi"})
+        line = page.locator(".what.dead-lettered")
+        expect(line.locator(".error")).to_have_text(f"RuntimeError: {MARKUP}")
+        letter = line.get_by_role("link", name="the dead letter").get_attribute("href")
+        assert letter is not None
+        assert httpx2.get(f"{server.url}/{letter}").json()["messages"][0]["text"] == "hi"

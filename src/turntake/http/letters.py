@@ -3,14 +3,19 @@
 A letter is named by its turn's id.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.accept.body import Instant, checked
 from turntake.errors import Problem
 from turntake.http.conversations import Cursor, Limit
-from turntake.http.json import answer, page_of, query_of
+from turntake.http.json import answer, body_of, page_of, query_of
 from turntake.http.views import LetterView, conversation_view, letter_detail, letter_view
+from turntake.instants import rfc3339, to_ms
 from turntake.rules.records import Letter
 from turntake.service import TurnTake
 
@@ -26,6 +31,28 @@ class LetterPage(msgspec.Struct, frozen=True, rename="camel"):
     """Some dead letters, and the cursor for the next ones; null at the end."""
 
     dead_letters: list[LetterView]
+    cursor: str | None
+
+
+class RetryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters to retry: those from `since` on and before `before`, whose reason or error contains `reason`.
+
+    Without any of them, all that there are now. What fails again becomes a new letter, so send the `before` of the
+    first answer with every further call, or leave it to the server, which takes the time of the call.
+    """
+
+    since: Instant | None = None
+    before: Instant | None = None
+    reason: Annotated[str, Meta(max_length=256)] = ""
+    limit: Limit = 50
+    cursor: Cursor = ""
+
+
+class RetriedPage(msgspec.Struct, frozen=True, rename="camel"):
+    """How many of the letters that were looked at are due again, and the cursor and `before` for the next call."""
+
+    retried: int
+    before: Instant
     cursor: str | None
 
 
@@ -51,6 +78,32 @@ async def retry(turns: TurnTake, request: Request) -> Response:
     if conversation is None:
         raise _unknown()
     return answer(conversation_view(letter.key, conversation, turns.clock.now()), 202)
+
+
+async def retry_several(turns: TurnTake, request: Request) -> Response:
+    """Looks at `limit` letters, the latest first: there may be thousands, and a call must end soon."""
+    asked = await body_of(request, RetryBody)
+    since_at = 0 if asked.since is None else checked(_instant, ("since", asked.since))
+    before_at = turns.clock.now() if asked.before is None else checked(_instant, ("before", asked.before))
+    page = await page_of(turns.store.letters.list(asked.limit, asked.cursor))
+    chosen = [letter for letter in page.items if since_at <= letter.at < before_at and _is_about(letter, asked.reason)]
+    retried = [await turns.retry_letter(letter.id) for letter in chosen]
+    # Letters are listed latest first: once one is too old, all further ones are.
+    is_over = any(letter.at < since_at for letter in page.items)
+    cursor = None if is_over else page.cursor or None
+    return answer(RetriedPage(sum(each is not None for each in retried), rfc3339(before_at), cursor), 202)
+
+
+def _instant(field: tuple[str, str]) -> int:
+    name, text = field
+    try:
+        return to_ms(text)
+    except ValueError:
+        raise ValueError(f"`{name}` is not an instant; write it like 2026-11-15T09:30:00.250Z.") from None
+
+
+def _is_about(letter: Letter, reason: str) -> bool:
+    return reason.lower() in f"{letter.reason}\n{letter.error}".lower()
 
 
 async def _letter(turns: TurnTake, request: Request) -> Letter:

@@ -130,6 +130,15 @@ ENDPOINTS = (
         answer=letters.LetterPage,
     ),
     Endpoint(
+        "POST",
+        "/v1/dead-letters/retry",
+        "Lets the messages of several dead letters wait again, due at once.",
+        letters.retry_several,
+        body=letters.RetryBody | None,
+        answer=letters.RetriedPage,
+        status=202,
+    ),
+    Endpoint(
         "GET", LETTER, "Shows a dead letter with its messages.", letters.show, answer=LetterDetail, problems=(404,)
     ),
     Endpoint(

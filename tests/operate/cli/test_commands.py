@@ -1,15 +1,17 @@
 """The commands that look and send, against a real server; help texts; and the pages made from them."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.serving import PATIENT, QUICK, Served, first, served
+from harness.serving import PATIENCE_S, PATIENT, QUICK, Served, command, environment, first, served
+from turntake.clock import SystemClock
 from turntake.operate.assemble import agent_of
-from turntake.operate.cli import COMMANDS, main, reference
+from turntake.operate.cli import COMMANDS, following, main, reference
 from turntake.operate.cli.init import toml
 from turntake.operate.cli.output import clean, duration, short
 from turntake.operate.options.sources import load
@@ -96,6 +98,11 @@ def test_follow_tells_of_failure(quick: Served, capsys: Output) -> None:
         (["conversations", "--status", "asleep"], 'Invalid value "asleep" for --status', 2),
         (["srve"], 'Unknown command "srve". Did you mean "serve"?', 2),
         (["letters", "show"], "requires an argument", 2),
+        (["letters", "retry"], "Which letters? Give one ID, or --all, or --since and --reason", 2),
+        (["letters", "retry", "turn_1", "--all"], "Which letters?", 2),
+        (["letters", "retry", "--since", "yesterday"], "--since yesterday: write 90s, 15min, 2h or 3d", 2),
+        (["turns", "show"], "requires an argument", 2),
+        (["send", "x", "--gap", "-1"], "--gap is 0 or more milliseconds", 2),
         (["demo", "--people", "0"], "--people is 0: choose from 1 to 500.", 2),
     ],
 )
@@ -254,3 +261,112 @@ def test_durations_in_words(milliseconds: int, words: str) -> None:
 def test_control_characters_are_removed_from_printed_text() -> None:
     assert clean("a\nb\x1b[31m\u202e") == "a b [31m"
     assert short("abcdef", 4) == "abc…"
+
+
+def test_turns_show(quick: Served, capsys: Output) -> None:
+    """Messages, how the deadline moved, and the answer, also long after it; and that a dead one is a letter."""
+    with quick.client.events("default:generic:default:ida") as events:
+        main(["send", "hi\x1b[2J", "there", "--conversation", "ida", "--url", quick.url])
+        turn = first(events, "answered")["turnId"]
+        main(["send", "fail", "--conversation", "ida", "--url", quick.url])
+        dead = first(events, "dead-lettered")["turnId"]
+    capsys.readouterr()
+    assert main(["turns", "show", turn, "--url", quick.url]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{turn}  answered  default:generic:default:ida\n2 messages, waited ")
+    assert "hi [2J" in said
+    assert ": silence" in said
+    assert said.endswith("Answer:\n  2 heard\n  bye\n")
+    assert main(["turns", "show", dead, "--url", quick.url]) == 0
+    assert f"Its messages are a dead letter: turntake letters show {dead}" in capsys.readouterr().out
+    assert main(["turns", "show", turn, "--url", quick.url, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["turnId"] == turn
+    assert main(["turns", "show", "turn_gone", "--url", quick.url]) == 1
+    assert "There is no such turn" in capsys.readouterr().err
+
+
+def test_a_letter_shows_where_the_exception_came_from(quick: Served, capsys: Output) -> None:
+    with quick.client.events("default:generic:default:kim") as events:
+        main(["send", "fail", "--conversation", "kim", "--url", quick.url])
+        letter = first(events, "dead-lettered")["turnId"]
+    capsys.readouterr()
+    assert main(["letters", "show", letter, "--url", quick.url]) == 0
+    said = capsys.readouterr().out
+    assert "Where the agent's exception came from:" in said
+    assert 'picky.py", line 4, in answer' in said
+    assert 'raise RuntimeError("cannot' in said
+    assert "turntake/" not in said.partition("came from:")[2]
+
+
+def test_several_letters_are_retried_at_once(quick: Served, capsys: Output) -> None:
+    """By age, by reason, or all; what fails again is left alone, however often."""
+    with quick.client.events() as events:
+        for name in ("uma", "val", "wes"):
+            main(["send", f"fail {name}", "--conversation", name, "--url", quick.url])
+            first(events, "dead-lettered")
+        capsys.readouterr()
+        assert main(["letters", "retry", "--reason", "no such words", "--url", quick.url]) == 0
+        assert capsys.readouterr().out == "No dead letter is like that.\n"
+        assert main(["letters", "retry", "--reason", "CANNOT", "--since", "1h", "--url", quick.url, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["retried"] >= 3
+        for _ in range(3):
+            first(events, "dead-lettered")
+        assert main(["letters", "retry", "--all", "--url", quick.url]) == 0
+        assert capsys.readouterr().out.endswith(" letters due again.\n")
+        assert main(["letters", "retry", "--since", "2100-01-01T00:00:00Z", "--url", quick.url]) == 0
+        assert capsys.readouterr().out == "No dead letter is like that.\n"
+
+
+def test_a_gap_is_left_between_messages(patient: Served, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each text is sent by itself, with the pause before all but the first."""
+    pauses: list[int] = []
+    monkeypatch.setattr(SystemClock, "pause", lambda self, duration_ms: pauses.append(duration_ms))
+    assert main(["send", "a", "b", "c", "--gap", "800", "--conversation", "gia", "--url", patient.url]) == 0
+    assert pauses == [800, 800]
+    assert capsys.readouterr().out.startswith("buffered 3 messages\n3 messages of default:generic:default:gia")
+
+
+def test_following_ends_after_its_time(patient: Served, capsys: Output) -> None:
+    """And says where the messages are."""
+    flags = ["--follow", "--timeout", "0.01", "--conversation", "tim", "--url", patient.url]
+    assert main(["send", "x", *flags]) == 1
+    assert "No answer within 0.01 s. 1 message waits for" in capsys.readouterr().err
+
+
+def test_an_answer_by_another_process_is_followed_too(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that accepts tells of no answers; and if nobody works, that is said."""
+    monkeypatch.setattr(following, "LATE_MS", 0)
+    with served(tmp_path, *QUICK, "--role", "accept") as accepting:
+        flags = ["--follow", "--conversation", "ali", "--url", accepting.url]
+        assert main(["send", "nobody yet", "--timeout", "1", *flags]) == 1
+        said = capsys.readouterr()
+        assert "for a worker, due" in said.err
+        assert "This server only accepts messages: start one with `turntake serve --role work`" in said.out
+        with served(tmp_path, *QUICK, "--role", "work"):
+            assert main(["send", "hello", *flags]) == 0
+        assert "  hello\n" in capsys.readouterr().out
+
+
+def test_chat_sends_lines_and_prints_answers(quick: Served, tmp_path: Path) -> None:
+    """Each line is a message of its own; at the end of the input it waits for what is still open."""
+    talk = subprocess.run(
+        command("chat", "--conversation", "zed", "--url", quick.url),
+        input=b"hi\n\nare you open?\nfail\n",
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    said = talk.stdout.decode()
+    assert said.startswith(f"You are zed, at {quick.url}. Each line is a message; Ctrl-D ends it.\n")
+    assert said.count("  buffered; ") == 3
+    assert "not answered" in said
+    assert talk.returncode == 1
+
+
+def test_chat_without_a_server_says_so(capsys: Output) -> None:
+    assert main(["chat", "--url", "http://127.0.0.1:1"]) == 1
+    assert "No server at http://127.0.0.1:1" in capsys.readouterr().err

@@ -55,6 +55,53 @@ def test_the_report_in_words_ends_with_a_verdict(capsys: Output, free: str) -> N
     assert capsys.readouterr().out.endswith("1 problem to fix.\n")
 
 
+def test_only_what_is_set_is_shown_unless_all_is_asked_for(capsys: Output, free: str) -> None:
+    """The findings stay on the screen; every default is one flag away."""
+    Path("turntake.toml").write_text('[rules]\npreset = "interview"\n')
+    assert main(["doctor", "--port", free]) == 0
+    said = capsys.readouterr().out
+    rows = [line.split() for line in said.partition("SETTING")[2].splitlines()]
+    assert [row[0] for row in rows[1:] if row][:4] == [
+        "port",
+        "rules.preset",
+        "rules.silence_ms",
+        "rules.typing_inference_ms",
+    ]
+    assert " settings at the default; --all shows them." in said
+    assert len(said.splitlines()) < 30
+    assert main(["doctor", "--port", free, "--all"]) == 0
+    assert "worker.concurrency" in capsys.readouterr().out
+
+
+def test_an_agent_behind_a_url_is_looked_for(capsys: Output, free: str) -> None:
+    """A warning, since it may be started later; and nothing is sent to it."""
+    with socket.create_server(("127.0.0.1", 0)) as agent:
+        port = agent.getsockname()[1]
+        code, checks, _ = found(capsys, "--port", free, "--agent", f"http://127.0.0.1:{port}/turn")
+        assert (code, checks["agent"]["mark"]) == (0, "ok")
+        assert checks["agent"]["says"] == f"something listens at 127.0.0.1:{port}"
+        called, _ = agent.accept()
+        with called:
+            assert called.recv(1) == b""
+    code, checks, _ = found(capsys, "--port", free, "--agent", f"http://127.0.0.1:{port}/turn")
+    assert (code, checks["agent"]["mark"]) == (0, "warn")
+    assert (
+        checks["agent"]["says"]
+        == f"nothing can be reached at 127.0.0.1:{port} (connection refused): start the agent there"
+    )
+    _, checks, _ = found(capsys, "--port", free, "--offline", "--agent", f"http://127.0.0.1:{port}/turn")
+    assert checks["agent"]["mark"] == "ok"
+
+
+def test_a_file_of_variables_is_named_and_should_be_private(capsys: Output, free: str) -> None:
+    Path(".env").write_text("TURNTAKE_AGENT_SECRET=whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\n")
+    Path(".env").chmod(0o644)
+    _, checks, settings = found(capsys, "--port", free)
+    assert checks["config"]["says"] == ".env read"
+    assert checks["secret"]["says"] == "everybody can read .env: chmod 600 .env"
+    assert settings["agent_secret"]["from"] == "TURNTAKE_AGENT_SECRET in .env"
+
+
 def test_secrets_are_not_shown(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TURNTAKE_API_KEYS", "hunter2")
     Path("secret").write_text("hunter3")

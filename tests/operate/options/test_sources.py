@@ -118,6 +118,9 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ('agent_secret = "x"', "secrets do not belong in this file; set TURNTAKE_AGENT_SECRET, or"),
         ('api_keys = ["x"]', "secrets do not belong in this file; set TURNTAKE_API_KEYS"),
         ('[generic]\nsecret = "x"', "set TURNTAKE_GENERIC_SECRET, or TURNTAKE_GENERIC_SECRET_FILE to a path."),
+        ("[rules]\nsilence_ms = 5000\nmax_wait_ms = 1000", "rules: silence_ms (5000) is above max_wait_ms (1000)"),
+        ("[rules]\nwindow_ms = 60000", "rules: window_ms (60000) is above max_wait_ms (30000)"),
+        ('public_url = "my.host"', 'public_url = "my.host" in turntake.toml: write the whole address with its scheme'),
         ("[rules]\nmin_messages = 30", "rules: min_messages is above max_messages: lower one or raise the other."),
         ("port = = 1", "turntake.toml is not valid TOML: "),
     ],
@@ -165,9 +168,9 @@ def test_missing_config_says_how_to_make_one() -> None:
     )
 
 
-def test_binary_config_is_refused() -> None:
-    Path("turntake.toml").write_bytes(b"\xff\xfe")
-    assert "cannot be read" in complaint()
+def test_a_config_in_another_encoding_says_so() -> None:
+    Path("turntake.toml").write_bytes("port = 1\n# für alle\n".encode("latin-1"))
+    assert complaint() == "turntake.toml is not UTF-8 (line 2): save it in that encoding."
 
 
 def test_unknown_variables_are_warned_about() -> None:
@@ -296,3 +299,63 @@ def test_a_variable_of_an_account_that_nobody_named_is_warned_about() -> None:
     names = ("TURNTAKE_SLACK_SALES_BOT_TOKEN", "TURNTAKE_SLACK_SALES_BOT_TOKEN_FILE")
     why = "is ignored: there is no account 'sales'; name it in TURNTAKE_SLACK_ACCOUNTS."
     assert load(environ=dict.fromkeys(names, "x")).sources.warnings == tuple(f"{name} {why}" for name in names)
+
+
+@pytest.mark.parametrize("address", ["my.host", "my.host/path", "ftp://my.host", "https://", "http:///", "//my.host"])
+def test_a_public_address_needs_its_scheme_and_host(address: str) -> None:
+    """Else it would be shown as the address of webhooks, which nobody could call."""
+    said = complaint(environ={"TURNTAKE_PUBLIC_URL": address})
+    assert said.startswith(f'public_url = "{address}" in TURNTAKE_PUBLIC_URL: write the whole address with its scheme')
+    assert load(environ={"TURNTAKE_PUBLIC_URL": "HTTPS://my.host"}).public_url == "HTTPS://my.host"
+
+
+DOTENV = """
+# for both terminals
+export TURNTAKE_PORT=9001
+TURNTAKE_API_KEYS='one#1,two'   # two keys
+TURNTAKE_RULES_SILENCE_MS = "250"
+TURNTAKE_AGENT=my_app:answer # mine
+TURNTAKE_STORE=memory://#not-a-comment
+OPENAI_API_KEY=of somebody else's
+{"not": "ours"}
+"""
+
+
+def test_variables_may_stand_in_a_file() -> None:
+    """Flags and the environment come before it, turntake.toml after it; other programs' lines are none of ours."""
+    written(DOTENV, ".env")
+    written('port = 1\nhost = "a.localhost"\n')
+    options = load(environ={"TURNTAKE_AGENT": "echo"})
+    assert (options.port, options.host, options.agent) == (9001, "a.localhost", "echo")
+    assert (options.api_keys, options.rules.silence_ms) == (("one#1", "two"), 250)
+    assert options.store == "memory://#not-a-comment"
+    assert options.sources.values["port"].origin == "TURNTAKE_PORT in .env"
+    assert options.sources.values["agent"].origin == "TURNTAKE_AGENT"
+    assert options.sources.warnings == ()
+    assert load({"port": "3"}, environ={}).port == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("TURNTAKE_PORT=x", 'port = "x" in TURNTAKE_PORT in .env: expected an integer'),
+        ("\nTURNTAKE_AGENT_SECRET='hunter2", ".env, line 2: the quotes do not match"),
+    ],
+)
+def test_mistakes_in_that_file_are_named(text: str, says: str) -> None:
+    written(text, ".env")
+    assert complaint().startswith(says)
+    assert "hunter2" not in complaint()
+
+
+def test_misspelled_variables_in_that_file_are_warned_about() -> None:
+    written("TURNTAKE_SOTRE=memory://", ".env")
+    (warning,) = load(environ={}).sources.warnings
+    assert warning == "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?"
+
+
+def test_a_file_that_others_may_write_is_ignored() -> None:
+    """It could send secrets and messages elsewhere."""
+    written("TURNTAKE_PORT=9001", ".env").chmod(0o666)
+    options = load(environ={})
+    assert (options.port, options.sources.warnings) == (8080, (".env is ignored: others may write it; chmod 600 .env",))

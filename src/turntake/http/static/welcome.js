@@ -80,8 +80,35 @@ function lineOf(kind, event) {
   const what = element("span", `what ${kind}`);
   what.append(element("b", "", kind), ` ${SENTENCES[kind]?.(event) ?? ""}`);
   for (const reply of event.replies ?? []) what.append(element("span", "reply", reply));
+  if (kind === "failed" || kind === "dead-lettered") explain(what, kind, event.turnId);
   line.append(when, what);
   return line;
+}
+
+// Events carry no words of errors; the turn and its dead letter do.
+async function explain(what, kind, turnId) {
+  if (!turnId) return;
+  const isDead = kind === "dead-lettered";
+  const path = `${isDead ? "v1/dead-letters" : "v1/turns"}/${encodeURIComponent(turnId)}`;
+  try {
+    const response = await fetch(path, { headers: headers(), cache: "no-store" });
+    if (!response.ok) return;
+    const { error } = await response.json();
+    if (error) what.append(element("span", "error", error));
+    if (isDead) what.append(letterLink(path, turnId));
+  } catch {
+    // The server went away; the line stands without its reason.
+  }
+}
+
+// A link cannot carry a key: where one is needed, the command does.
+function letterLink(path, turnId) {
+  const command = `turntake letters show ${turnId}`;
+  if (key()) return element("code", "letter", command);
+  const link = element("a", "letter", "the dead letter");
+  link.href = path;
+  link.title = command;
+  return link;
 }
 
 function stand(card, text, from = 0, until = 0) {
@@ -155,8 +182,10 @@ function read(frame) {
 async function watch() {
   const response = await fetch("v1/events", { headers: headers(), cache: "no-store" });
   if (response.status === 401) {
+    byId("key-wrong").hidden = !key();
     sessionStorage.removeItem("turntake-key");
     byId("key-form").hidden = false;
+    byId("key").focus();
     connected(false, "waiting for a key");
     return false;
   }
@@ -232,6 +261,7 @@ byId("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("turntake-key", byId("key").value);
   byId("key").value = "";
+  byId("key-wrong").hidden = true;
   byId("key-form").hidden = true;
   keepWatching();
 });

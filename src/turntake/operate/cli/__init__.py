@@ -20,7 +20,7 @@ The first five minutes:
 
     turntake demo                        see what it does
     turntake serve                       start a server; its agent echoes
-    turntake send "hi" "are you open?"   from a second terminal
+    turntake chat                        from a second terminal
     turntake init                        settings and an agent of your own
 
 Every command explains itself: turntake serve --help
@@ -33,11 +33,13 @@ SET_UP = Group("Set up", sort_key=3)
 COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("serve", START, "Run the server: accept messages, collect them into turns, have them answered."),
     ("demo", START, "Watch a lively synthetic crowd, and what collecting its messages saves."),
+    ("chat", START, "Type messages yourself, and see them answered as turns."),
     ("send", START, "Send messages to a running server, as a person would."),
     ("conversations", LOOK, "List conversations, or show one: why it waits, its last turns."),
+    ("turns", LOOK, "Show one turn: its messages, why it waited, its answer."),
     ("letters", LOOK, "Dead letters: messages that nobody answered. List, show, retry, discard."),
     ("channels", LOOK, "List the channels: what each still needs, and the address for its webhooks."),
-    ("doctor", LOOK, "Check this installation, and show every setting and where it came from."),
+    ("doctor", LOOK, "Check this installation, and show what is set and where it came from."),
     ("bench", LOOK, "Measure speed and lateness here, beside two baselines."),
     ("init", SET_UP, "Write a commented turntake.toml and an example agent."),
 )

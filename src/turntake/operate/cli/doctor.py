@@ -1,4 +1,4 @@
-"""`turntake doctor`: findings, then every setting with its origin."""
+"""`turntake doctor`: findings, then what is set, with its origin."""
 
 import asyncio
 import os
@@ -21,7 +21,8 @@ MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")
 WIDTH = len("environment")
 
 Rebuild = Annotated[bool, switch("Restore the store's index of deadlines from the conversations.")]
-Offline = Annotated[bool, switch("Do not ask the configured platforms whether they know us.")]
+Offline = Annotated[bool, switch("Do not ask the configured platforms whether they know us, nor call the agent.")]
+All = Annotated[bool, switch("Show every setting, also those that have their default.")]
 FinishUpgrade = Annotated[bool, switch("Run the migrations that had to wait until no process of the old version runs.")]
 
 app = App(
@@ -34,6 +35,7 @@ Examples:
 
     turntake doctor                                as serve would start here
     turntake doctor --store sqlite:////data/t.db   another store
+    turntake doctor --all                          with every default
     turntake doctor --json                         for machines
     turntake doctor --offline                      without calling platforms
     turntake doctor --rebuild                      after a store was restored
@@ -47,25 +49,30 @@ Examples:
 def doctor(
     load: Load,
     *,
+    all: All = False,
     offline: Offline = False,
     rebuild: Rebuild = False,
     finish_upgrade: FinishUpgrade = False,
     json: Json = False,
 ) -> int:
-    """Check this installation, and show every setting and where it came from."""
+    """Check this installation, and show what is set and where it came from."""
     report = Report(is_shown=not json)
     rows: list[dict[str, str]] = []
+    left_out = 0
     try:
         options = load()
         asyncio.run(_examine(report, options, offline, rebuild, finish_upgrade))
-        rows = [_row(setting, options) for setting in options.sources.settings]
+        shown = [
+            s for s in options.sources.settings if all or json or options.sources.values[s.key].origin != "default"
+        ]
+        rows, left_out = [_row(s, options) for s in shown], len(options.sources.settings) - len(shown)
     except ConfigurationError as error:
         for finding in (*examination.machine(SystemClock()), Finding("fail", "config", str(error))):
             report.add(finding)
     if json:
         say_json({"checks": [_as_json(finding) for finding in report.findings], "settings": rows})
     else:
-        _conclude(report, rows)
+        _conclude(report, rows, left_out)
     return int(report.failures > 0)
 
 
@@ -105,12 +112,14 @@ async def _examine(report: Report, options: Options, offline: bool, rebuild: boo
         report.add(await stores.finish_upgrade(url, clock))
 
 
-def _conclude(report: Report, rows: list[dict[str, str]]) -> None:
+def _conclude(report: Report, rows: list[dict[str, str]], left_out: int) -> None:
     say()
     if rows:
         for line in table(("SETTING", "VALUE", "FROM"), [tuple(row.values()) for row in rows]):
             say(line)
         say()
+    if left_out:
+        say(paint("dim", f"{counted(left_out, 'setting')} at the default; --all shows them."))
     problems = f"{counted(report.failures, 'problem')} to fix."
     say(paint("red", problems) if report.failures else paint("green", "All is well."))
 

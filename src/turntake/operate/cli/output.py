@@ -28,6 +28,11 @@ def clean(text: object) -> str:
     return "".join(character if character.isprintable() else " " for character in str(text)).strip()
 
 
+def clean_indented(line: str) -> str:
+    """A line from elsewhere as `clean` makes it, with the blanks at its beginning."""
+    return " " * (len(line) - len(line.lstrip(" "))) + clean(line)
+
+
 def short(text: object, width: int) -> str:
     line = clean(text)
     return line if len(line) <= width else line[: width - 1] + "…"

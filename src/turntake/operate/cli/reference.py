@@ -15,16 +15,20 @@ from turntake.operate.options.catalogue import catalogue
 from turntake.operate.options.settings import Setting, allowed, shown
 
 WIDTH = 90
-LETTERS = ("list", "show", "retry", "discard")
+PARTS = {"letters": ("list", "show", "retry", "discard"), "turns": ("show",)}
 
 _SETTINGS_HEAD = """# Settings
 
-A value comes from the first of: a flag of `turntake serve`, the environment, `turntake.toml` (or the file
-that `--config` names), the preset that `[rules] preset` names, the default. `turntake doctor` shows every
-value and where it came from; `turntake init` writes a commented `turntake.toml`.
+A value comes from the first of: a flag of `turntake serve`, the environment, the file `.env` in this folder,
+`turntake.toml` (or the file that `--config` names), the preset that `[rules] preset` names, the default.
+`turntake doctor` shows what is set and where it came from, with `--all` every value; `turntake init` writes a
+commented `turntake.toml`.
 
-An empty variable counts as not set. Secrets are read from the environment, or from the file that the same
-name with `_FILE` added points to, and never from `turntake.toml`. An unknown name in `turntake.toml` is an
+In `.env` a line is `TURNTAKE_PORT=9000`; quotes, `export ` and ` # comments` are understood, names of other
+programs are left alone, and a file that others may write is ignored.
+
+An empty variable counts as not set. Secrets are read from the environment or `.env`, or from the file that the
+same name with `_FILE` added points to, and never from `turntake.toml`. An unknown name in `turntake.toml` is an
 error, an unknown `TURNTAKE_…` variable a warning.
 
 Every installed channel is a section, others' plug-ins too. A second account of a channel gets a name and settings of
@@ -65,7 +69,7 @@ def cli() -> str:
     parts = [_CLI_HEAD, _MADE_BY.format(page="cli"), _help(app, ())]
     for name, _, _ in COMMANDS:
         parts.append(_help(app, (name,)))
-        parts += [_help(app, (name, sub)) for sub in LETTERS if name == "letters"]
+        parts += [_help(app, (name, part)) for part in PARTS.get(name, ())]
     return "".join(parts)
 
 

@@ -2,25 +2,25 @@
 
 import getpass
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from turntake import plugins
 from turntake.clock import SystemClock
-from turntake.errors import ConfigurationError, TurntakeError
+from turntake.errors import ConfigurationError
 from turntake.operate.cli import webhook as webhooks
 from turntake.operate.cli.connection import Key, Url, connected, until
 from turntake.operate.cli.flags import Config, Json, option, switch
+from turntake.operate.cli.following import Follower, print_turn, wait_for_all
 from turntake.operate.cli.output import clean, counted, paint, say, say_json
-from turntake.operate.client import Client, ServerEvent
+from turntake.operate.client import Client
 from turntake.operate.options.sources import load
 from turntake.rules.key import DEFAULT_CHANNEL, ConversationKey
-
-ENDS = ("answered", "dead-lettered")
 
 app = App(
     name="send",
@@ -31,6 +31,7 @@ Examples:
 
     turntake send "hi" "are you open tomorrow?"
     turntake send --follow "hello"            wait for the answer
+    turntake send --gap 800 "hi" "about" "my order"   with pauses, as people type
     turntake send --conversation ann "hello"  as somebody else
     turntake send --json "hello"              the server's own words
     turntake send --channel whatsapp "hello"  as WhatsApp would deliver it
@@ -54,6 +55,8 @@ def send(
     topic: Annotated[str, option("The topic or thread inside the conversation.", "NAME")] = "",
     tenant: Annotated[str, option("Whose customer it is. [default]", "NAME")] = "",
     follow: Annotated[bool, switch("Wait for the answer and print it.")] = False,
+    timeout: Annotated[float, option("How long --follow waits, in seconds. [600]", "SECONDS")] = 600,
+    gap: Annotated[int, option("The pause between two texts. [0: all at once]", "MS")] = 0,
     url: Url = None,
     key: Key = None,
     config: Config = None,
@@ -64,20 +67,21 @@ def send(
         raise ConfigurationError('Nothing to send: turntake send "hello".')
     if id and len(texts) > 1:
         raise ConfigurationError("--id names one message: send one text, or leave --id out.")
+    if gap < 0 or timeout <= 0:
+        raise ConfigurationError("--gap is 0 or more milliseconds, --timeout more than 0 seconds.")
     with connected(url, key, config) as client:
         if webhooks.is_wanted(channel, account, webhook):
             _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, id=follow and id)
             options = load(config=config)
             sample = webhooks.Sample(channel or DEFAULT_CHANNEL, account, texts, sender, id or "")
             calls = webhooks.calls(sample, options, client.url, SystemClock())
-            return _post_webhooks(client, calls, calls.key(options) if follow else "", json)
+            post = partial(_post_webhooks, client, calls, json, gap)
+            return _follow(client, calls.key(options), post, json, timeout) if follow else _sent(post)
         _hint_at(channel, json)
-        parts = {"conversation": conversation or _me(), "channel": channel, "topic": topic, "tenant": tenant}
+        parts = {"conversation": conversation or me(), "channel": channel, "topic": topic, "tenant": tenant}
         body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
-        if not follow:
-            _post(client, body, json)
-            return 0
-        return _follow(client, _key(parts), lambda: _post(client, body, json), json)
+        post = partial(_post, client, body, json, gap)
+        return _follow(client, _key(parts), post, json, timeout) if follow else _sent(post)
 
 
 def _refuse_for_webhooks(**flags: object) -> None:
@@ -96,26 +100,25 @@ def _hint_at(channel: str, json: bool) -> None:
         say(paint("yellow", f"{hint}; did you mean {near[0]}?"))
 
 
-def _post_webhooks(client: Client, calls: webhooks.WebhookCalls, key: str, json: bool) -> int:
-    """Posts the webhooks; with a key, waits for the answer to that conversation."""
-
-    def post() -> set[str]:
-        answers = webhooks.post(client.url, calls)
-        if json:
-            say_json(answers)
-        else:
-            say(f"{paint('green', 'accepted')} {counted(len(answers), 'webhook')} at {calls.account.path}")
-            for body in dict.fromkeys(answer["body"] for answer in answers if answer["body"]):
-                say(f"  {clean(body)}")
-        return calls.ids
-
-    if key:
-        return _follow(client, key, post, json)
+def _sent(post: Callable[[], set[str]]) -> int:
     post()
     return 0
 
 
-def _me() -> str:
+def _post_webhooks(client: Client, calls: webhooks.WebhookCalls, json: bool, gap: int) -> set[str]:
+    """Posts the webhooks, and gives back the ids of their messages."""
+    answers = webhooks.post(client.url, calls, lambda: SystemClock().pause(gap))
+    if json:
+        say_json(answers)
+    else:
+        say(f"{paint('green', 'accepted')} {counted(len(answers), 'webhook')} at {calls.account.path}")
+        for body in dict.fromkeys(answer["body"] for answer in answers if answer["body"]):
+            say(f"  {clean(body)}")
+    return calls.ids
+
+
+def me() -> str:
+    """Whose conversation it is if nobody says."""
     with suppress(OSError, KeyError):
         return getpass.getuser()
     return "me"
@@ -128,9 +131,13 @@ def _key(parts: dict[str, str]) -> str:
         raise ConfigurationError(str(error)) from None
 
 
-def _post(client: Client, body: list[dict[str, str]], json: bool) -> set[str]:
-    """Sends the messages, and gives back the ids of those that now wait."""
-    receipts: list[dict[str, Any]] = client.post("/v1/messages", body)
+def _post(client: Client, body: list[dict[str, str]], json: bool, gap: int) -> set[str]:
+    """Sends the messages, together or with pauses, and gives back the ids of those that now wait."""
+    receipts: list[dict[str, Any]] = []
+    for number, messages in enumerate([[message] for message in body] if gap else [body]):
+        if number:
+            SystemClock().pause(gap)
+        receipts += client.post("/v1/messages", messages)
     if json:
         say_json(receipts)
     else:
@@ -151,39 +158,9 @@ def _print_receipts(receipts: list[dict[str, Any]]) -> None:
         )
 
 
-def _follow(client: Client, key: str, post: Callable[[], set[str]], json: bool) -> int:
-    """Watches before it sends, so that no answer is too quick for it."""
-    with client.events(key) as events:
-        open_ids = post()
-        code = 0
-        for turn in _ended(client, events) if open_ids else ():
-            open_ids -= {message["id"] for message in turn["messages"]}
-            code = max(code, _print_turn(turn, json))
-            if not open_ids:
-                return code
-    if open_ids:
-        raise TurntakeError("The server ended the stream before the answer: turntake conversations shows where it is.")
-    return code
-
-
-def _ended(client: Client, events: Iterator[ServerEvent]) -> Iterator[dict[str, Any]]:
-    for event in events:
-        if event.kind in ENDS:
-            yield client.get(f"/v1/turns/{event.data['turnId']}")
-
-
-def _print_turn(turn: dict[str, Any], json: bool) -> int:
-    is_dead = turn["status"] == "dead"
-    if json:
-        say_json(turn)
-    elif is_dead:
-        say(f"{paint('red', 'not answered')} ({clean(turn['error'])}); turntake letters show {turn['turnId']}")
-    else:
-        waited = f"{counted(turn['messageCount'], 'message')} in one turn; the wait ended by: {turn['reason']}"
-        say(f"{paint('green', 'answered')} {paint('dim', waited)}")
-        for reply in turn["replies"] or ["(nothing to say)"]:
-            for line in reply.splitlines():
-                say(f"  {clean(line)}")
-        if turn["unknownReplies"]:
-            say(paint("yellow", "The platform did not say whether it took that; it may not have arrived."))
-    return int(is_dead)
+def _follow(client: Client, key: str, post: Callable[[], set[str]], json: bool, timeout: float) -> int:
+    clock = SystemClock()
+    follower = Follower(client, key, clock)
+    follower.open_ids = post()
+    ended = wait_for_all(follower, clock, int(timeout * 1_000), clock.pause)
+    return max((print_turn(turn, json) for turn in ended), default=0)

@@ -2,10 +2,14 @@
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from socket import socket
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App
 
@@ -13,7 +17,7 @@ from turntake.operate import logs
 from turntake.operate.accounts import Account, channels_of, listeners_of
 from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channel_plugins import LISTEN
-from turntake.operate.cli.flags import Load, takes_settings
+from turntake.operate.cli.flags import Load, switch, takes_settings
 from turntake.operate.cli.output import paint, say
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
@@ -37,6 +41,7 @@ Examples:
 
     turntake serve                              keeps turntake.db here, echoes
     turntake serve --agent my_app:answer        your own async def answer(turn)
+    turntake serve --agent my_app:answer --reload   while you write it
     turntake serve --agent https://host/agent   your own service
     turntake serve --rules-silence-ms 2500      patience with slow writers
     TURNTAKE_API_KEYS=change-me turntake serve --host 0.0.0.0
@@ -49,11 +54,20 @@ Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
 
 @app.default
 @takes_settings
-def serve(load: Load) -> None:
+def serve(
+    load: Load,
+    *,
+    reload: Annotated[bool, switch("Start again whenever a Python file or the settings here change.")] = False,
+) -> int:
     """Run the server: accept messages, collect them into turns, have them answered.
 
-    It stops politely on Ctrl-C or SIGTERM: answers that are under way may finish, the rest is handed back.
+    It stops politely on Ctrl-C or SIGTERM: answers that are under way may finish, the rest is handed back. A second
+    Ctrl-C or SIGTERM hands everything back at once.
     """
+    if reload:
+        from turntake.operate.cli.reload import keep_serving
+
+        return keep_serving()
     from turntake.http.access import refuse_open_bind
     from turntake.http.server import listen, new_loop, tune
 
@@ -65,6 +79,7 @@ def serve(load: Load) -> None:
     tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(options, parts, bound))
+    return 0
 
 
 async def _serve(options: Options, parts: Parts, bound: socket) -> None:
@@ -90,12 +105,30 @@ async def _serve(options: Options, parts: Parts, bound: socket) -> None:
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
-        async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
-            await server.serve([bound])
+        with ExitStack() as until_stopped:
+            async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
+                await server.serve([bound])
+                until_stopped.enter_context(_hurried_by_signals(parts))
     finally:
         bound.close()
         await parts.aclose()
     log.info("Stopped", extra={"action": "stop"})
+
+
+@contextmanager
+def _hurried_by_signals(parts: Parts) -> Iterator[None]:
+    """While the last answers finish, another signal is no reason to break off: it hands back what is left at once."""
+    loop = asyncio.get_running_loop()
+
+    def hurry(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(parts.turns.hurry)
+
+    before = {number: signal.signal(number, hurry) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _listeners(parts: Parts) -> "Listeners":
@@ -109,30 +142,39 @@ def _drain(parts: Parts) -> None:
 
 def _print_banner(options: Options, parts: Parts, url: str) -> None:
     """Says what is served where: in lines for a person, or else in a line of the log; warnings come first."""
-    for warning in (*options.sources.warnings, *_unset(options, parts)):
+    is_watched = sys.stdout.isatty()
+    for warning in (*options.sources.warnings, *_in_vain(options, parts), *_risky(options, parts)):
         log.warning(warning, extra={"action": "start"})
-    _tell_of_channels(parts.accounts)
+    for note in _unset(options, parts):
+        # Nothing is wrong: somebody who tries it out for the first time should not have to read it first.
+        log.log(logging.DEBUG if is_watched else logging.INFO, note, extra={"action": "start"})
+    _tell_of_channels(parts.accounts, is_watched)
     store = "(that of the agent's module)" if parts.agent.turns else without_password(options.store)
     role, agent = parts.turns.role, without_password(options.agent)
-    if sys.stdout.isatty():
+    if is_watched:
         facts = {"store": store, "agent": agent}
         facts["role"] = f"{role}: {ROLES[role]}"
         if options.public_url:
             facts["public"] = options.public_url
         if any(account.is_configured for account in parts.accounts):
             facts["chats"] = ", ".join(f"{a.label} ({a.status})" for a in parts.accounts if a.is_configured)
+        elif role != "work":
+            facts["chats"] = "none configured, so every webhook is refused; see `turntake channels`"
         _print_facts(url, facts, [] if role == "work" else _trials(url, role, bool(options.api_keys)))
     else:
         log.info("Listening", extra={"action": "start", "url": url, "role": role, "store": store, "agent": agent})
 
 
-def _tell_of_channels(accounts: list[Account]) -> None:
-    """One warning for each channel that is configured in part, one line for all that are not configured at all."""
+def _tell_of_channels(accounts: list[Account], is_watched: bool) -> None:
+    """One warning for each channel that is configured in part, one line for all that are not configured at all.
+
+    At a terminal the banner has that line, in short.
+    """
     for account in accounts:
         if account.is_configured and account.status != "ready":
             log.warning("A channel is not ready", extra=_channel_facts(account))
     idle = ", ".join(account.path for account in accounts if not account.is_configured)
-    if idle:
+    if idle and not is_watched:
         log.info("Not configured, so every webhook is refused", extra={"action": "start", "webhooks": idle})
 
 
@@ -141,31 +183,39 @@ def _channel_facts(account: Account) -> dict[str, str]:
     return {"action": "start", "channel": account.label, "status": account.status, "missing": missing}
 
 
-def _unset(options: Options, parts: Parts) -> list[str]:
-    """One line for each thing that was set without effect, and one for all that is optional and not set."""
-    vain = ", ".join(parts.ignored)
-    lines = [f"{options.agent} brings its own store and rules; ignored: {vain}."] if vain else []
-    if options.public_url and not options.api_keys:
-        lines.append("A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only.")
+def _in_vain(options: Options, parts: Parts) -> Iterator[str]:
+    """What was set without effect, or will not last."""
+    if parts.ignored:
+        yield f"{options.agent} brings its own store and rules; ignored: {', '.join(parts.ignored)}."
     if options.store.startswith("memory:") and not parts.agent.turns:
-        lines.append("memory:// forgets everything when this server stops.")
-    optional = (
-        ("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys),
-        (
-            "TURNTAKE_AGENT_SECRET (requests to the agent are not signed)",
-            options.agent_secret or "://" not in options.agent,
-        ),
-        *(
-            (f"TURNTAKE_PUBLIC_URL ({title} signs it, so its webhooks are refused)", options.public_url)
-            for title in dict.fromkeys(_signing(parts.accounts))
-        ),
-        *(
-            (f"{variable} (replies to the {channel} channel are kept, not posted)", url)
-            for channel, variable, url in _callbacks(parts.accounts)
-        ),
-    )
-    missing = [name for name, is_there in optional if not is_there]
-    return [*lines, f"Not set: {', '.join(missing)}."] if missing else lines
+        yield "memory:// forgets everything when this server stops."
+
+
+def _risky(options: Options, parts: Parts) -> Iterator[str]:
+    """What something that was set needs, and is not set."""
+    if options.public_url and not options.api_keys:
+        yield "A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only."
+    missing = [
+        f"TURNTAKE_PUBLIC_URL ({title} signs it, so its webhooks are refused)"
+        for title in dict.fromkeys(_signing(parts.accounts))
+        if not options.public_url
+    ]
+    if "://" in options.agent and not options.agent_secret:
+        missing.append("TURNTAKE_AGENT_SECRET (requests to the agent are not signed)")
+    if missing:
+        yield f"Not set: {', '.join(missing)}."
+
+
+def _unset(options: Options, parts: Parts) -> Iterator[str]:
+    """What nobody needs to set to try it out."""
+    optional = [("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys)]
+    optional += [
+        (f"{variable} (replies to the {channel} channel are kept, not posted)", (url,) if url else ())
+        for channel, variable, url in _callbacks(parts.accounts)
+    ]
+    missing = [name for name, values in optional if not values]
+    if missing:
+        yield f"Optional, and not set: {', '.join(missing)}."
 
 
 def _signing(accounts: list[Account]) -> Iterator[str]:
@@ -208,5 +258,20 @@ def _print_facts(url: str, facts: dict[str, str], trials: list[str]) -> None:
         for line in trials:
             say(f"    {line}")
         say()
-    say(paint("dim", "  Ctrl-C stops it."))
+    say(
+        paint(
+            "dim",
+            "  Ctrl-C stops it."
+            if _is_in_foreground()
+            else f"  It runs in the background: kill {os.getpid()} stops it.",
+        )
+    )
     sys.stdout.flush()
+
+
+def _is_in_foreground() -> bool:
+    """Whether Ctrl-C would reach this process; a job that a shell started with `&` does not get it."""
+    try:
+        return os.tcgetpgrp(sys.stdout.fileno()) == os.getpgrp()
+    except OSError:  # another terminal than ours, or none
+        return True

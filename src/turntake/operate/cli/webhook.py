@@ -1,7 +1,7 @@
 """A platform's webhook as the platform would send it: signed with the secrets that are set here, posted to a server."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -64,7 +64,9 @@ def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCa
     target = _base(options, url) + account.path
     sender = sample.sender or SENDER
     requests = [
-        channel.sample(text, sender=sender, id=sample.id or str(uuid.uuid4()), url=target, now=clock.now())
+        channel.sample(
+            text, sender=sender, id=sample.id or channel.sample_id(uuid.uuid4().hex), url=target, now=clock.now()
+        )
         for text in sample.texts
     ]
     events = [event for request in requests for event in channel.read(request).events if event.kind in SAID]
@@ -73,10 +75,18 @@ def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCa
     return WebhookCalls(account, requests, events)
 
 
-def post(url: str, calls: WebhookCalls) -> list[dict[str, Any]]:
-    """What the server at `url` answered to each. Raises TurntakeError in its own words if it refused one."""
+def post(url: str, calls: WebhookCalls, pause: Callable[[], None]) -> list[dict[str, Any]]:
+    """What the server at `url` answered to each; `pause` is called between two.
+
+    Raises TurntakeError in its own words if it refused one.
+    """
+    answers: list[dict[str, Any]] = []
     with explained(url), httpx2.Client(**client_options(url)) as http:
-        return [_posted(http, calls.account.path, request) for request in calls.requests]
+        for request in calls.requests:
+            if answers:
+                pause()
+            answers.append(_posted(http, calls.account.path, request))
+    return answers
 
 
 def _account(options: Options, channel: str, name: str) -> Account:

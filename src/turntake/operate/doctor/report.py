@@ -1,18 +1,22 @@
 """Examines an installation before it serves. It opens what serving would open, and changes nothing."""
 
+import asyncio
 import http.client
+import os
 import platform
 import socket
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from turntake.clock import DAY_MS, Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 from turntake.http.hosts import family_of, reachable
 from turntake.operate.doctor import stores
+from turntake.operate.options.env_file import ENV_FILE
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
 
@@ -26,7 +30,7 @@ async def examine(
 ) -> AsyncIterator[Finding]:
     """All findings about a set-up whose options could be read, each as soon as it is made.
 
-    Offline, it does not ask platforms whether they know us.
+    Offline, it does not ask platforms whether they know us, and does not call the agent.
     """
     from turntake.operate.doctor import channels as examine_channels
 
@@ -34,7 +38,11 @@ async def examine(
         yield finding
     async for finding in stores.examine(options.store, clock):
         yield finding
-    for finding in (*agent(options), *access(options)):
+    for finding in agent(options):
+        yield finding
+    if not is_offline and "://" in options.agent:
+        yield await agent_listens(options.agent)
+    for finding in access(options):
         yield finding
     async for finding in examine_channels.examine(options, is_offline=is_offline):
         yield finding
@@ -66,6 +74,11 @@ def configuration(options: Options, environ: Mapping[str, str]) -> Iterator[Find
         yield Finding("warn", "environment", warning)
     if config and _is_open(config) and _has_password(options):
         yield Finding("warn", "config", f"everybody can read it, and it holds a password: chmod 600 {config}")
+    filed = [s for s in options.sources.settings if options.sources.values[s.key].origin.endswith(f" in {ENV_FILE}")]
+    if filed:
+        yield Finding("ok", "config", f"{ENV_FILE} read")
+    if _is_open(Path(ENV_FILE)) and any(setting.is_secret for setting in filed):
+        yield Finding("warn", "secret", f"everybody can read {ENV_FILE}: chmod 600 {ENV_FILE}")
     for setting in options.sources.settings:
         path = environ.get(f"{setting.env}_FILE")
         if setting.is_secret and path and _is_open(Path(path)):
@@ -73,14 +86,35 @@ def configuration(options: Options, environ: Mapping[str, str]) -> Iterator[Find
 
 
 def agent(options: Options) -> Iterator[Finding]:
-    """Whether the agent can be found; one behind a URL is not called."""
+    """Whether the agent can be found; `agent_listens` says whether one behind a URL is there."""
     from turntake.operate.assemble import agent_of
 
     try:
         agent_of(options)
-        yield Finding("ok", "agent", f"{without_password(options.agent)} loads")
+        is_url = "://" in options.agent
+        yield Finding("ok", "agent", f"{without_password(options.agent)} {'can be called' if is_url else 'loads'}")
     except TurntakeError as error:
         yield Finding("fail", "agent", str(error))
+
+
+async def agent_listens(url: str) -> Finding:
+    """Whether something accepts connections there. Nothing is sent: a request would be a turn to the agent.
+
+    A warning at most: the agent may be started later, and turns wait for it.
+    """
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    where = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(PROBE_MS / 1_000):
+            _, writer = await asyncio.open_connection(host, port, ssl=parts.scheme == "https" or None)
+        writer.close()
+        return Finding("ok", "agent", f"something listens at {where}")
+    except TimeoutError:
+        return Finding("warn", "agent", f"{where} does not answer within {PROBE_MS / 1_000:g} s: is it up?")
+    except OSError as error:
+        why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else type(error).__name__
+        return Finding("warn", "agent", f"nothing can be reached at {where} ({why}): start the agent there")
 
 
 def access(options: Options) -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""Where the options come from: flags, the environment, turntake.toml, a preset, the defaults; the first that has one.
+"""Where the options come from: flags, the environment, .env, turntake.toml, a preset, the defaults; the first that has
+one.
 
 `load` does all of it. Everything in between is kept by the key of a setting, such as `rules.silence_ms`, with where it
 came from; at the end the values become an `Options`.
@@ -16,9 +17,10 @@ import msgspec
 
 from turntake.errors import ConfigurationError
 from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
+from turntake.operate.options.env_file import ENV_FILE, Environment, read_environment
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
 from turntake.operate.options.named_accounts import NamedAccounts, named_accounts, unnamed, unusable
-from turntake.operate.options.settings import PREFIX, Setting, allowed
+from turntake.operate.options.settings import PREFIX, Setting, allowed, without_password
 from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
@@ -68,12 +70,14 @@ def load(
     path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
     file = _read(path, known) if path else ConfigFile(Path())
     values = _from_file(file.sections, known.settings, file.path, known)
-    values |= _from_environment(known.settings, environ) | _from_flags(flags or {}, known)
+    spoken = read_environment(environ, Path(ENV_FILE))
+    values |= _from_environment(known.settings, spoken) | _from_flags(flags or {}, known)
     named = named_accounts(values, known)
-    values |= _from_accounts(file, named, known) | _from_environment(named.settings, environ)
+    values |= _from_accounts(file, named, known) | _from_environment(named.settings, spoken)
     settings = (*known.settings, *named.settings)
     filled = _filled(values, settings)
-    warnings = (*file.ignored, *_odd_names(environ, known, named))
+    _refuse_bad_address(filled["public_url"])
+    warnings = (*file.ignored, *spoken.ignored, *_odd_names(spoken.names, known, named))
     return Options(
         **_typed(filled),
         accounts=tuple(_account_options(filled, known, named)),
@@ -129,17 +133,31 @@ def _from_flags(flags: Mapping[str, str | None], known: Catalogue) -> dict[str, 
     return {s.key: Value(_converted(s, text, f"in {s.flag}"), s.flag) for s, text in settings.items()}
 
 
-def _from_environment(settings: Iterable[Setting], environ: Mapping[str, str]) -> dict[str, Value]:
+def _from_environment(settings: Iterable[Setting], environment: Environment) -> dict[str, Value]:
     values = {}
     for setting in settings:
-        present = [name for name in setting.env_names if environ.get(name)]
+        present = [name for name in setting.env_names if environment.names.get(name)]
         if len(present) > 1:
             raise ConfigurationError(f"{' and '.join(present)} are both set: unset one of them.")
         if present:
             (name,) = present
-            text = _read_secret(name, environ[name]) if name != setting.env else environ[name]
-            values[setting.key] = Value(_converted(setting, text, f"in {name}"), name)
+            text, origin = environment.names[name], environment.origin(name)
+            text = _read_secret(name, text) if name != setting.env else text
+            values[setting.key] = Value(_converted(setting, text, f"in {origin}"), origin)
     return values
+
+
+def _refuse_bad_address(given: Value) -> None:
+    """What others are told to call must be an address: without its scheme it would be printed, signed and useless."""
+    address: str = given.value
+    scheme, is_url, rest = address.partition("://")
+    if address and not (is_url and scheme.lower() in ("http", "https") and rest.strip("/")):
+        example = f"https://{address}" if not is_url else "https://bot.example"
+        shown = without_password(address)
+        raise ConfigurationError(
+            f'public_url = "{shown}" in {given.origin}: write the whole address with its scheme, such as '
+            f"{without_password(example)}."
+        )
 
 
 def _read_secret(name: str, path: str) -> str:
@@ -164,8 +182,11 @@ def _why_ignored(name: str, known: Catalogue) -> str:
 
 def _read(path: Path, known: Catalogue) -> ConfigFile:
     try:
-        content = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+        content = tomllib.loads(path.read_bytes().decode())
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigurationError(f"{path} is not UTF-8 (line {line}): save it in that encoding.") from None
+    except OSError as error:
         hint = "; `turntake init` writes one" if isinstance(error, FileNotFoundError) else ""
         raise ConfigurationError(f"{path} cannot be read ({_why(error)}){hint}.") from None
     except tomllib.TOMLDecodeError as error:
