@@ -12,7 +12,7 @@ from turntake.rules.message import Message
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import DECISIONS_KEPT, amend, turn_id
+from turntake.rules.transitions import DECISIONS_KEPT, amend, arrival_at, turn_id
 
 LEASE_MS = 60_000
 KEY = ConversationKey.of("ann")
@@ -362,3 +362,15 @@ def test_an_amendment_alone_is_no_turn(is_sealed: bool) -> None:
     assert (answer.status, answer.seq) == ("ignored", 0)
     assert model.conversations[KEY] == before
     assert amend(before) is None
+
+
+def test_a_message_never_arrives_before_the_one_it_follows() -> None:
+    """Whoever receives it may have a clock that is behind, also while the one before is being answered."""
+    model = Model()
+    send(model, "m1", OFF, now=1_000)
+    assert arrival_at(model.conversations[KEY], 400) == 1_000
+    (claim,) = model.claim(1, LEASE_MS, 1_000)
+    assert arrival_at(model.conversations[KEY], 400) == 1_000
+    assert arrival_at(model.conversations[KEY], 1_001) == 1_001
+    model.settle(claim, Answered(), 1_002)
+    assert arrival_at(model.conversations[KEY], 400) == 400, "nothing waits that it could come before"

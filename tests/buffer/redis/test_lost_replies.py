@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from harness.databases import Valkey
 from harness.proxy import Proxy, proxying
@@ -200,3 +201,19 @@ def test_a_connection_that_breaks_under_uvloop_is_a_lost_one(server: Valkey) -> 
 
     with proxying(server.port) as proxy, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(live(proxy)) <= {"StoreUnavailable"}
+
+
+async def test_a_connection_that_somebody_else_closes_is_a_lost_one(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py closes connections that are in use when a node of a cluster is gone."""
+    (connection,) = (one for one in backend_of(store)._connections if one.is_connected)
+
+    await connection.disconnect()
+
+    async def closed_again(**_: object) -> None:
+        """Connected, and closed before the command was written."""
+
+    monkeypatch.setattr(connection, "connect_check_health", closed_again)
+    with pytest.raises(ConnectionLost):
+        await connection.send_command("PING")

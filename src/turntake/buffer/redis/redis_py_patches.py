@@ -5,8 +5,9 @@ made, `patch` puts a subclass in that place, which differs in four ways:
 
 - Commands are packed by hiredis, in C. redis-py does so on its blocking connections only; in Python, packing a large
   batch would take as long as everything else together.
-- Writing to a connection that broke raises RuntimeError under uvloop. It becomes redis-py's own ConnectionError, which
-  redis-py answers by connecting again.
+- Writing to a connection that broke raises RuntimeError under uvloop, and AttributeError if somebody else closed it at
+  that moment, as redis-py does when it learns a cluster anew. Both become redis-py's own ConnectionError, which it
+  answers by connecting again.
 - A server that is no longer the primary, but keeps its connections, would be asked for ever. Its connections are closed
   instead, so that the next one leads to wherever the server's name leads now. redis-py does so behind Sentinels only,
   and a cluster says itself where a slot went.
@@ -41,6 +42,11 @@ def patch(client: Client) -> WeakSet[Any]:
     return connections
 
 
+def _broken(connection: Any) -> tuple[type[Exception], ...]:
+    """What an error in writing means that the connection is gone."""
+    return (RuntimeError, AttributeError) if connection._writer is None else (RuntimeError,)
+
+
 def _patched(connection_class: Any, connections: WeakSet[Any], *, is_cluster: bool) -> Any:
     class Patched(connection_class):  # type: ignore[misc]
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -55,7 +61,7 @@ def _patched(connection_class: Any, connections: WeakSet[Any], *, is_cluster: bo
         async def send_packed_command(self, *args: Any, **options: Any) -> None:
             try:
                 await super().send_packed_command(*args, **options)
-            except RuntimeError as error:
+            except _broken(self) as error:
                 await self.disconnect(nowait=True)
                 raise ConnectionLost(str(error)) from error
 
