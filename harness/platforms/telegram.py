@@ -14,7 +14,9 @@ class TelegramApi(Platform):
 
     def __init__(self) -> None:
         super().__init__()
-        self.chats: set[int] = {4711, -1002345678901}
+        self.chats: set[int] = {4711, -1002345678901, -1005}
+        self.direct: set[int] = {-1005}
+        """Those that are the direct messages of a channel."""
         self.connections: set[str] = {"bc77"}
         self.blocked: set[int] = set()
         self.webhook = ""
@@ -52,6 +54,8 @@ class TelegramApi(Platform):
             return refusal(400, "Bad Request: business connection not found")
         if not isinstance(said.get("message_thread_id", 0), int):
             return refusal(400, "Bad Request: message thread not found")
+        if (said["chat_id"] in self.direct) != isinstance(said.get("direct_messages_topic_id"), int):
+            return refusal(400, "Bad Request: direct messages topic must be specified")
         return None
 
     def _send(self, said: dict[str, object]) -> FakeAnswer:

@@ -11,10 +11,12 @@ from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
-from turntake.clock import SystemClock
-from turntake.platforms.channel import ChatEvent, Delivery, Request, WebhookAnswer
+from turntake.clock import DAY_MS, SystemClock
+from turntake.observe.observer import Ignored, Observer
+from turntake.platforms.channel import ChatEvent, Delivery, Needs, Request, WebhookAnswer
 from turntake.platforms.replies import Recipient
 from turntake.platforms.whatsapp.webhooks import WhatsApp
+from turntake.rules.message import Message
 from turntake.rules.records import Appended
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
@@ -284,3 +286,64 @@ def test_what_cannot_be_stored_is_a_503_and_comes_again() -> None:
         assert response.status_code == 503
         assert response.headers["retry-after"] == "1"
         assert waiting(client) == {}
+
+
+class Signing(WordChannel):
+    """Its signature covers the address."""
+
+    needs = Needs(signed_url=True)
+
+
+@pytest.mark.parametrize("public_url", ["", "https://bot.example"])
+def test_an_address_that_is_signed_is_never_taken_from_the_caller(turns: TurnTake, public_url: str) -> None:
+    """A request that the platform signed for another service would be good here, by the name of that service."""
+    channels = {("knock", ""): Signing({"word": "sesame"})}
+    with talking(turns, channels=channels, public_url=public_url) as client:
+        elsewhere = post(client, said("hi"), **WORD, host="other-service.example")
+        here = post(client, said("ho"), **WORD, host="127.0.0.1:8080")
+        if public_url:
+            assert (elsewhere.status_code, here.status_code) == (200, 200)
+            assert here.text == "https://bot.example/webhooks/knock"
+        else:
+            assert (elsewhere.status_code, here.status_code) == (401, 200)
+            assert "set TURNTAKE_PUBLIC_URL" in elsewhere.json()["detail"]
+
+
+class Posting(WordChannel):
+    takes_get = False
+
+
+def test_a_platform_that_only_posts_is_not_heard_by_get(turns: TurnTake) -> None:
+    """A GET changes nothing anywhere, so whatever sends one may repeat it or be made to send it."""
+    with talking(turns, channels=CHANNELS | {("posting", ""): Posting({"word": "sesame"})}) as client:
+        for path, status in (("/webhooks/posting", 405), ("/webhooks/knock", 200)):
+            answer = client.request("GET", path, content=body(said("hi")), headers=WORD)
+            assert answer.status_code == status
+        assert client.request("GET", "/webhooks/posting", headers=WORD).headers["allow"] == "POST"
+        assert waiting(client) == {"default:knock:us:ann": ["hi"]}
+
+
+def test_a_message_that_its_platform_dates_too_far_back_is_ignored_and_counted(
+    turns: TurnTake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By then its id may be forgotten, and whoever kept the webhook could have it answered again."""
+    noted = Noted()
+    turns.observers.add(noted)
+    now = SystemClock().now()
+    old, recent = said("old", sent_at=now - 9 * DAY_MS), said("recent", sent_at=now - 7 * DAY_MS)
+    with talking(turns, channels=CHANNELS) as client, caplog.at_level(logging.WARNING, "turntake"):
+        assert post(client, old, recent, said("undated"), said("old too", sent_at=1)).status_code == 200
+        assert waiting(client) == {"default:knock:us:ann": ["recent", "undated"]}
+    assert [vars(record)["messages"] for record in caplog.records if "too far back" in record.message] == [2]
+    assert noted.ignored_reasons == ["too old", "too old"]
+    with talking(turns, channels=CHANNELS, oldest_ms=0) as client:
+        post(client, old)
+        assert waiting(client) == {"default:knock:us:ann": ["old"]}
+
+
+class Noted(Observer):
+    def __init__(self) -> None:
+        self.ignored_reasons: list[str] = []
+
+    def ignored(self, at: int, key: ConversationKey, message: Message, reason: Ignored) -> None:
+        self.ignored_reasons.append(reason)

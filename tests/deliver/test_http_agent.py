@@ -283,6 +283,7 @@ def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[st
     ("headers", "body"),
     [
         (JSON, b"{"),
+        (JSON, b"[" * 60_000),
         (JSON, b"{}"),
         (JSON, b'"text"'),
         (JSON, b'["a"]'),
@@ -293,6 +294,9 @@ def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[st
         (JSON | {"content-encoding": "gzip"}, b'{"reply": "a"}'),
         ({"content-type": "text/plain"}, b"\xff"),
         ({"content-type": "text/plain; charset=klingon"}, b"a"),
+        ({"content-type": "text/plain; charset=idna"}, b"xn--" + b"a" * 300),
+        ({"content-type": "text/plain; charset=undefined"}, b"a"),
+        ({"content-type": "text/plain; charset=\0"}, b"a"),
         ({"content-type": "image/png"}, b"a"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 from harness.serving import run
 from turntake import plugins as adapters
 from turntake.errors import ConfigurationError, Forged
-from turntake.operate.accounts import Account, accounts, channels_of, listeners_of, reply_apis_of
+from turntake.operate.accounts import Account, accounts, channels_of, listeners_of, reply_apis_of, shared_secrets
 from turntake.operate.cli import main
 from turntake.operate.options.sources import load
 from turntake.platforms.channel import Channel
@@ -322,7 +322,12 @@ def test_a_missing_extra_is_named(plugins: Path) -> None:
     (plugins.parent / "turntake.toml").write_text('[shy]\nx = "y"\n')
     why = "This needs an extra that is not installed: pip install 'turntake[discord]'"
     env = path_with(plugins) | {"TURNTAKE_SHY_SECRET": "x"}
-    assert listed(plugins)["shy"]["status"] == f"broken: {why}"
+    assert listed(plugins)["shy"]["status"] == f"needs an extra: {why}"
+    (plugins / "pigeon_ear.py").write_text(
+        "from turntake.plugins import extra\nwith extra('discord-gateway'):\n    import a_library_that_is_not_there\n"
+    )
+    pigeon = listed(plugins, "--carrier-pigeon-ear", "yes")["carrier-pigeon"]
+    assert pigeon["status"] == f"needs an extra: {why.replace('discord', 'discord-gateway')}"
     said = json.loads(run("doctor", "--json", "--port", "0", folder=plugins.parent, env=env).stdout)
     warned = [check["says"] for check in said["checks"] if check["about"] == "environment"]
     assert warned == [f"[shy] in turntake.toml is ignored: {why}", f"TURNTAKE_SHY_SECRET is ignored: {why}"]
@@ -343,3 +348,18 @@ def test_our_own_channels_name_their_extras(library: str, extra: str, reference:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"MissingExtra: This needs an extra that is not installed: pip install 'turntake[{extra}]'" in done.stderr
+
+
+def test_accounts_that_share_a_secret_are_told_apart_by_nothing() -> None:
+    """A webhook for one of them would be believed at the address of the other. Handshakes prove nothing of the kind."""
+    shop = {"TURNTAKE_WHATSAPP_ACCOUNTS": "shop", "TURNTAKE_WHATSAPP_SHOP_VERIFY_TOKEN": "v"}
+    main = {"TURNTAKE_WHATSAPP_APP_SECRET": "one, two", "TURNTAKE_WHATSAPP_VERIFY_TOKEN": "v"}
+    alike = found(main | shop | {"TURNTAKE_WHATSAPP_SHOP_APP_SECRET": "three,two"})
+    (sentence,) = shared_secrets(alike.values())
+    assert sentence.startswith("TURNTAKE_WHATSAPP_APP_SECRET and TURNTAKE_WHATSAPP_SHOP_APP_SECRET are the same")
+    assert shared_secrets(found(main | shop | {"TURNTAKE_WHATSAPP_SHOP_APP_SECRET": "three"}).values()) == []
+
+
+def test_accounts_may_share_a_secret_where_the_address_is_signed() -> None:
+    shop = {"TURNTAKE_TWILIO_ACCOUNTS": "shop", "TURNTAKE_TWILIO_SHOP_AUTH_TOKEN": "t"}
+    assert shared_secrets(found({"TURNTAKE_TWILIO_AUTH_TOKEN": "t"} | shop).values()) == []

@@ -32,9 +32,9 @@ def test_a_chat_is_read_as_it_was_written(connection: str, chat: str) -> None:
     assert address.read_chat(address.write_chat(connection, chat)) == ChatAddress(connection, chat)
 
 
-@given(st.text(min_size=1), st.text(min_size=1), st.integers())
-def test_an_interaction_is_read_as_it_was_written(token: str, application_id: str, kind: int) -> None:
-    interaction = Interaction(token, application_id, kind)
+@given(st.text(min_size=1), st.text(min_size=1), st.integers(), st.booleans())
+def test_an_interaction_is_read_as_it_was_written(token: str, application_id: str, kind: int, is_sealed: bool) -> None:
+    interaction = Interaction(token, application_id, kind, is_sealed)
     assert address.read_interaction({"command": "ask", **address.write_interaction(interaction)}) == interaction
 
 
@@ -58,7 +58,11 @@ def test_a_group_is_read_as_it_was_written(group_id: str) -> None:
         (address.write_topic("", ""), ""),
         (address.write_chat("", "-1001234567890"), "-1001234567890"),
         (address.write_chat("biz_7", "4711"), "biz_7/4711"),
+        (address.write_direct_thread("4711"), "direct-4711"),
         (address.write_interaction(Interaction("t", "1", 2)), {
+            "interaction": {"sealed_token": "t", "application_id": "1", "type": 2}
+        }),
+        (address.write_interaction(Interaction("t", "1", 2, is_sealed=False)), {
             "interaction": {"token": "t", "application_id": "1", "type": 2}
         }),
         (address.write_group("G-5"), {"groupId": "G-5"}),
@@ -86,7 +90,13 @@ def test_half_an_interaction_cannot_be_answered(metadata: dict[str, object]) -> 
 
 def test_an_interaction_of_a_strange_type_is_answered_like_a_button() -> None:
     metadata = {"interaction": {"token": "t", "application_id": "1", "type": ["odd"]}}
-    assert address.read_interaction(metadata) == Interaction("t", "1", 0)
+    assert address.read_interaction(metadata) == Interaction("t", "1", 0, is_sealed=False)
+
+
+@pytest.mark.parametrize("thread", ["", "5", "1771442483.260129", "direct", "-direct-5"])
+def test_only_a_direct_thread_is_read_as_one(thread: str) -> None:
+    assert address.read_direct_thread(thread) == ""
+    assert address.read_direct_thread(address.write_direct_thread("5")) == "5"
 
 
 def said_in(thread: str, sender: str) -> ChatEvent:

@@ -83,6 +83,7 @@ class TestTwilio(ChannelContract):
     channel = Twilio
     recordings = recordings_in(RECORDINGS / "twilio")
     proof = ("x-twilio-signature",)
+    sample_id = "SM0123456789abcdef0123456789abcdef"
 
 
 class TestWhatsApp(ChannelContract):

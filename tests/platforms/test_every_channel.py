@@ -18,6 +18,7 @@ from harness.serving import PATIENT, Served, eventually, served
 from turntake import plugins
 from turntake.clock import SystemClock
 from turntake.platforms.channel import Channel, Request
+from turntake.platforms.discord.content import EPOCH_MS
 
 AGENT = f"""{GATE}
 async def answer(turn):
@@ -115,13 +116,14 @@ class Running:
         self.server: Served = stack.enter_context(served(folder, *PATIENT, env=variables | self.gate.env))
         self.channel: Channel = plugins.load("channels", trial.channel)({n.lower(): v for n, v in own.items()})
         self._clock = SystemClock()
+        # Discord's ids hold the time in this way, and none may be from long ago.
+        self._first_id = (self._clock.now() - EPOCH_MS) << 22
 
     def request(self, number: int, text: str) -> Request:
         url = f"{self.server.url}/webhooks/{self.trial.channel}"
         now = self._clock.now() + number
-        return self.channel.sample(
-            text, sender=self.trial.person, id=f"{self.trial.prefix}{9_000_000 + number}", url=url, now=now
-        )
+        id = f"{self.trial.prefix}{self._first_id + number}"
+        return self.channel.sample(text, sender=self.trial.person, id=id, url=url, now=now)
 
     def say(self, number: int, text: str) -> None:
         assert post(self.request(number, text)) < 300

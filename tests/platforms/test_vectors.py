@@ -39,6 +39,14 @@ SOME_TIME = 1_760_000_000
 OWN_ID = "1457469483726668048"
 
 POLICY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    **dict.fromkeys(
+        ("twilio/047-chatwoot-multiple-media", "twilio/049-vercel-mms", "twilio/067-derived-opt-out"),
+        (
+            "Twilio's ids have 32 hexadecimal digits. With a made-up one, it may be a repeated webhook.",
+            {"type": "unsupported", "buffer": False, "account": "", "conversation": "", "sender": "", "text": ""}
+            | {"external_id": "", "attachments": []},
+        ),
+    ),
     "slack/017-bolt-message-changed-event-payload": (
         "An edit is by whom the edited message is by, although the envelope of the change names nobody.",
         {"sender": "U111"},

@@ -4,7 +4,9 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 
+from turntake.accept.options import WebhookOptions
 from turntake.arrival import Arrival
+from turntake.observe.observer import Observer
 from turntake.platforms import address
 from turntake.platforms.channel import SAID, ChatEvent
 from turntake.rules.conversation import Touch
@@ -16,6 +18,8 @@ from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
 
+_OPTIONS = WebhookOptions()
+
 CHANGES = frozenset({"edit", "delete"})
 ACTIVITY = frozenset({"typing", "stopped"})
 
@@ -23,9 +27,11 @@ ACTIVITY = frozenset({"typing", "stopped"})
 class Intake:
     """Takes the events of one request together. In a group, each person has a buffer, or the whole group has one."""
 
-    def __init__(self, turns: TurnTake, *, by_person: bool = True) -> None:
+    def __init__(self, turns: TurnTake, *, by_person: bool = True, oldest_ms: int = _OPTIONS.oldest_ms) -> None:
+        """What was said longer than `oldest_ms` ago is ignored, unless that is 0."""
         self._turns = turns
         self._by_person = by_person
+        self._oldest_ms = oldest_ms
 
     async def take(self, channel: str, account: str, events: Sequence[ChatEvent]) -> None:
         """Everything is stored, or StoreUnavailable: then the same events again repeat nothing.
@@ -33,7 +39,7 @@ class Intake:
         `account` is our own name for the account if there are several. Every key holds it, together with the
         platform's id of the account.
         """
-        keyed = list(self._keyed(channel, account, events))
+        keyed = self._recent(list(self._keyed(channel, account, events)))
         # Messages come first: a change can only change what is there.
         messages = sorted(
             (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
@@ -44,6 +50,19 @@ class Intake:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
                 await self._turns.touch(key, touch)
+
+    def _recent(self, keyed: list[tuple[ConversationKey, ChatEvent]]) -> list[tuple[ConversationKey, ChatEvent]]:
+        """Without the messages that are too old: ids are forgotten after a while, and what a stranger kept of a
+        platform's webhooks until then would be believed."""
+        since = self._turns.clock.now() - self._oldest_ms if self._oldest_ms else 0
+        recent = [pair for pair in keyed if not _is_before(since, pair[1])]
+        if len(recent) < len(keyed):
+            for key, event in keyed:
+                if _is_before(since, event):
+                    self._turns.observers.tell(Observer.ignored, key, message_of(event), "too old")
+            facts = {"action": "accept", "channel": keyed[0][0].channel, "messages": len(keyed) - len(recent)}
+            log.warning("Messages are ignored, since their platform dates them too far back", extra=facts)
+        return recent
 
     def _keyed(
         self, channel: str, account: str, events: Sequence[ChatEvent]
@@ -68,6 +87,10 @@ def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]]) -> Iterator[A
         except ValueError as error:
             facts = {"action": "accept", "conversation": str(key), "kind": event.kind, "reason": str(error)}
             log.warning("An event holds no message that could be kept", extra=facts)
+
+
+def _is_before(since: int, event: ChatEvent) -> bool:
+    return event.kind in SAID and event.sent_at is not None and 0 <= event.sent_at < since
 
 
 def key_of(channel: str, account: str, event: ChatEvent, *, by_person: bool = True) -> ConversationKey:

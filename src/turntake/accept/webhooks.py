@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +17,7 @@ from turntake.service import TurnTake
 log = logging.getLogger("turntake")
 
 NO_CONTENT = 204
+LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 
 Channels = Mapping[tuple[str, str], Channel]
 """By the channel's name and the account's, which is "" for the only or first one."""
@@ -39,6 +41,8 @@ class Webhooks:
         channel = self._channels.get((name, account))
         if channel is None:
             raise Problem(404, f"No channel is served here; those that are: {self._served()}.")
+        if scope["method"] == "GET" and not channel.takes_get:
+            raise Problem(405, "This platform only posts.", headers={"Allow": "POST"})
         request = self._request(scope, await read_body(receive))
         delivery = self._read(channel, request, name, account)
         await self._intake.take(name, account, delivery.events)
@@ -48,6 +52,7 @@ class Webhooks:
         """What the request says, if the platform sent it; else a Problem."""
         facts = {"action": "accept", "channel": name, "account": account}
         try:
+            self._check_address(channel, request)
             channel.verify(request, self._turns.clock.now())
             return channel.read(request)
         except Forged as error:
@@ -73,8 +78,21 @@ class Webhooks:
         query: bytes = scope["query_string"]
         return base + (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
 
+    def _check_address(self, channel: Channel, request: Request) -> None:
+        """Where the signature covers the address, the caller must not say what that is: a request that the platform
+        signed for somebody else would be good here. Nobody signs for an address of this machine alone but we."""
+        if channel.needs.signed_url and not self._public_url and not _is_local(request.url):
+            raise Forged("The signature covers the address, which is not known here: set TURNTAKE_PUBLIC_URL to it.")
+
     def _served(self) -> str:
         return ", ".join("/webhooks/" + "/".join(filter(None, account)) for account in sorted(self._channels)) or "none"
+
+
+def _is_local(url: str) -> bool:
+    try:
+        return urlsplit(url).hostname in LOCAL
+    except ValueError:
+        return False
 
 
 def _for_account(advice: str, name: str, account: str) -> str:

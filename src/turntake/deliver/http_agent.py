@@ -77,7 +77,7 @@ def replies_in(response: ApiResponse) -> tuple[str, ...]:
 def _in_json(body: bytes) -> tuple[str, ...]:
     try:
         answer: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise GiveUp(f"The agent's answer is not valid JSON ({error}); accepted are {SHAPES}.") from None
     replies = replies_in_object(answer)
     if replies is None:
@@ -96,5 +96,6 @@ def _text(body: bytes, parameters: str) -> str:
     _, _, charset = parameters.partition("charset=")
     try:
         return body.decode(charset.split(";")[0].strip(' "') or "utf-8")
-    except (LookupError, UnicodeDecodeError):
+    # Some of Python's encodings are not for texts, and raise what they like.
+    except (LookupError, ValueError):
         raise GiveUp("The agent's answer is not text in the encoding it names; send UTF-8.") from None

@@ -62,14 +62,16 @@ def create(
     public_url: str = "",
     max_webhook_bytes: int = _WEBHOOKS.body_bytes,
     groups: Groups = _WEBHOOKS.groups,
+    oldest_ms: int = _WEBHOOKS.oldest_ms,
 ) -> App:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
     Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
+    What a platform dates further back than `oldest_ms` is ignored.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
-    intake = Intake(turns, by_person=groups == "person")
+    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms)
     webhooks = Webhooks(turns, channels or {}, public_url, intake)
     events = EventStream(turns)
     instances: dict[type, ASGIApp] = {

@@ -23,7 +23,7 @@ from turntake.rules.records import Appended, Claim
 
 log = logging.getLogger("turntake")
 
-Ignored = Literal["blank", "duplicate", "nothing to amend"]
+Ignored = Literal["blank", "duplicate", "nothing to amend", "too old"]
 
 
 class Observer:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from turntake.errors import ConfigurationError
-from turntake.operate.channel_plugins import LISTEN, ChannelPlugin
+from turntake.operate.channel_plugins import LISTEN, ChannelPlugin, ListenerPlugin
 from turntake.operate.options.groups import AccountOptions, Options
-from turntake.platforms.channel import Channel, Option
+from turntake.platforms.channel import Channel, Option, keys_in
 from turntake.platforms.listener import Listener
 from turntake.platforms.replies import ReplyApi
 
@@ -21,7 +21,8 @@ class Account(NamedTuple):
 
     `variables` has the name of the environment variable for each option.
     `missing` has "verify" (webhooks are refused), "reply" (answers stay here) and "listen" (nobody listens), each
-    only if something is missing. `listener` is there if nothing is missing for it. `fault` says what cannot be used.
+    only if something is missing. `listener` is there if nothing is missing for it. `fault` says what cannot be used;
+    if it `lacks_extra`, because a library is not installed.
     """
 
     plugin: ChannelPlugin
@@ -33,6 +34,7 @@ class Account(NamedTuple):
     missing: Mapping[str, tuple[str, ...]] = {}
     fault: str = ""
     is_configured: bool = False
+    lacks_extra: bool = False
 
     @property
     def id(self) -> AccountId:
@@ -56,7 +58,7 @@ class Account(NamedTuple):
     @property
     def status(self) -> str:
         if self.fault:
-            return f"broken: {self.fault}"
+            return f"{'needs an extra' if self.lacks_extra else 'broken'}: {self.fault}"
         if not self.is_configured:
             return "not configured"
         if not self.receives:
@@ -112,6 +114,31 @@ def listeners_of(accounts: Iterable[Account]) -> dict[AccountId, Listener]:
     return {account.id: account.listener(account.values) for account in accounts if account.listener is not None}
 
 
+def shared_secrets(accounts: Iterable[Account]) -> list[str]:
+    """One sentence for each secret that checks the webhooks of several accounts of a channel.
+
+    Unless the platform signs the address too, a webhook for one of them is believed at the address of the others.
+    """
+    holders: dict[tuple[str, str, bytes], list[Account]] = {}
+    for account in accounts:
+        for option in _proofs(account):
+            for secret in keys_in(account.values[option.name]):
+                holders.setdefault((account.plugin.name, option.name, secret), []).append(account)
+    return [
+        f"{' and '.join(account.variables[name] for account in several)} are the same: a webhook for one of these "
+        "accounts is believed at the address of the other. One account is enough for all numbers of one app"
+        for (_, name, _), several in holders.items()
+        if len(several) > 1
+    ]
+
+
+def _proofs(account: Account) -> list[Option]:
+    """The options that show who sends a message, where that is all there is to show it."""
+    if account.channel is None or account.channel.needs.signed_url:
+        return []
+    return [option for option in account.plugin.options if option.use == "verify" and not option.is_for_handshake]
+
+
 def webhook_url(account: Account, options: Options) -> str:
     """The address to give to the platform; this machine's own as long as there is no public one."""
     return (options.public_url.rstrip("/") or options.own_url) + account.path
@@ -120,14 +147,16 @@ def webhook_url(account: Account, options: Options) -> str:
 def _account(account: AccountOptions) -> Account:
     plugin, name, values, variables, is_set = account
     if plugin.channel is None:
-        return Account(plugin, name, fault=plugin.fault)
+        return Account(plugin, name, fault=plugin.fault, lacks_extra=plugin.lacks_extra)
     missing: dict[str, tuple[str, ...]] = {}
     for option in plugin.options:
         if option.use and _is_unset(option, values[option.name]):
             missing[option.use] = (*missing.get(option.use, ()), variables[option.name])
     channel, fault = _channel(plugin.channel, values)
-    listener, listener_fault = plugin.load_listener() if is_set and LISTEN not in missing else (None, "")
-    return Account(plugin, name, values, variables, channel, listener, missing, fault or listener_fault, is_set)
+    found = plugin.load_listener() if is_set and LISTEN not in missing else ListenerPlugin()
+    lacks_extra = found.lacks_extra and not fault
+    fault = fault or found.fault
+    return Account(plugin, name, values, variables, channel, found.listener, missing, fault, is_set, lacks_extra)
 
 
 def _is_unset(option: Option, value: str) -> bool:

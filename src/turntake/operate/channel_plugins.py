@@ -5,7 +5,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from turntake import plugins
-from turntake.errors import TurntakeError
+from turntake.errors import MissingExtra, TurntakeError
 from turntake.platforms.channel import Channel, Option
 from turntake.platforms.listener import Listener
 from turntake.platforms.replies import ReplyApi
@@ -17,11 +17,15 @@ LISTEN = "listen"
 
 
 class ChannelPlugin(NamedTuple):
-    """One installed channel by the name it is registered under, or in `fault` why it cannot be used."""
+    """One installed channel by the name it is registered under, or in `fault` why it cannot be used.
+
+    One that `lacks_extra` is not broken: it needs a library that is not installed, and `fault` says how to get it.
+    """
 
     name: str
     channel: type[Channel] | None = None
     fault: str = ""
+    lacks_extra: bool = False
 
     @property
     def title(self) -> str:
@@ -43,14 +47,24 @@ class ChannelPlugin(NamedTuple):
         """What is set once for all accounts."""
         return tuple(option for option in self.options if option.is_shared)
 
-    def load_listener(self) -> tuple[type[Listener] | None, str]:
+    def load_listener(self) -> "ListenerPlugin":
         """The channel's listener, imported now, or why it cannot be used."""
         reference = self.channel.listener if self.channel else ""
+        if not reference:
+            return ListenerPlugin()
         try:
-            return _usable(plugins.load_class(reference), Listener) if reference else (None, "")
+            return ListenerPlugin(*_usable(plugins.load_class(reference), Listener))
         # Whatever somebody else's module raises while it is imported concerns that module alone.
         except Exception as error:
-            return _usable(error, Listener)
+            return ListenerPlugin(*_usable(error, Listener), lacks_extra=isinstance(error, MissingExtra))
+
+
+class ListenerPlugin(NamedTuple):
+    """A channel's listener, or in `fault` why it cannot be used; as in ChannelPlugin."""
+
+    listener: type[Listener] | None = None
+    fault: str = ""
+    lacks_extra: bool = False
 
 
 def channels(taken: Collection[str]) -> dict[str, ChannelPlugin]:
@@ -61,7 +75,7 @@ def channels(taken: Collection[str]) -> dict[str, ChannelPlugin]:
 def _checked(name: str, adapter: Any, taken: Collection[str]) -> ChannelPlugin:
     channel, fault = _usable(adapter, Channel)
     if channel is None:
-        return ChannelPlugin(name, fault=fault)
+        return ChannelPlugin(name, fault=fault, lacks_extra=isinstance(adapter, MissingExtra))
     _, reply_fault = _usable(channel.replies, ReplyApi) if channel.replies is not None else (None, "")
     odd = [option.name for option in channel.options if not option.name.isidentifier() or option.name == "accounts"]
     if name in taken or not NAME.fullmatch(name):

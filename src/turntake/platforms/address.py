@@ -5,8 +5,9 @@ comes in must be read the same way when the answer leaves:
 
     account       name/own        which of our accounts (`sales`), and its id at the platform (`1065…`)
     topic         thread@person   the thread inside a chat, and in a group the person who has a buffer there
+    thread        direct-topic    Telegram: a person's topic in the direct messages of a channel
     chat          connection/chat Telegram: the business account through which the bot speaks, and the chat
-    metadata      "interaction"   Discord: the token that answers a command, "groupId" WhatsApp: the group
+    metadata      "interaction"   Discord: the token that answers a command, sealed; "groupId" WhatsApp: the group
 
 Running installations have keys in these spellings, so they may not change. What could be read in two ways (a thread
 with an `@` in it) is escaped: `@` becomes `%40`, and then `%` becomes `%25`. Ordinary ids have no such characters,
@@ -19,6 +20,9 @@ from typing import Any, NamedTuple
 
 UNNAMED = "default"
 """The account of a conversation whose platform does not say which of our accounts it is."""
+
+
+DIRECT = "direct-"
 
 
 class AccountAddress(NamedTuple):
@@ -43,11 +47,15 @@ class ChatAddress(NamedTuple):
 
 
 class Interaction(NamedTuple):
-    """What answers a command, a button or a form at Discord. `kind` is the number of Discord's type."""
+    """What answers a command, a button or a form at Discord. `kind` is the number of Discord's type.
+
+    The token is sealed, except in messages that an earlier release stored.
+    """
 
     token: str
     application_id: str
     kind: int
+    is_sealed: bool = True
 
 
 def write_account(name: str, own_id: str) -> str:
@@ -83,19 +91,36 @@ def read_chat(conversation: str) -> ChatAddress:
     return ChatAddress(connection, _unescaped(chat, "/"))
 
 
+def write_direct_thread(topic_id: str) -> str:
+    """Other threads of Telegram are numbers, so that none begins like this."""
+    return f"{DIRECT}{topic_id}"
+
+
+def read_direct_thread(thread: str) -> str:
+    """The topic in a channel's direct messages; "" if the thread is another one."""
+    return thread.removeprefix(DIRECT) if thread.startswith(DIRECT) else ""
+
+
 def write_interaction(interaction: Interaction) -> dict[str, Any]:
     """As metadata of a message."""
-    token, application_id, kind = interaction
-    return {"interaction": {"token": token, "application_id": application_id, "type": kind}}
+    token, application_id, kind, is_sealed = interaction
+    name = "sealed_token" if is_sealed else "token"
+    return {"interaction": {name: token, "application_id": application_id, "type": kind}}
 
 
 def read_interaction(metadata: Mapping[str, Any]) -> Interaction | None:
     """The interaction that a message came by, if it can be answered."""
     match metadata.get("interaction"):
+        case {"sealed_token": str(token), "application_id": str(application_id), **rest} if token and application_id:
+            return Interaction(token, application_id, _kind(rest))
         case {"token": str(token), "application_id": str(application_id), **rest} if token and application_id:
-            kind = rest.get("type")
-            return Interaction(token, application_id, kind if isinstance(kind, int) else 0)
+            return Interaction(token, application_id, _kind(rest), is_sealed=False)
     return None
+
+
+def _kind(interaction: Mapping[Any, Any]) -> int:
+    kind = interaction.get("type")
+    return kind if isinstance(kind, int) else 0
 
 
 def write_group(group_id: str) -> dict[str, str]:

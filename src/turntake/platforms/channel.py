@@ -22,6 +22,7 @@ SAID = frozenset({"message", "postback"})
 """The kinds of event that are a person's words, and wait in the buffer. Others change it, or mean nothing to it."""
 
 Use = Literal["", "verify", "reply", "listen"]
+ReplyStatusName = Literal["sent", "delivered", "read", "failed"]
 
 
 class Option(NamedTuple):
@@ -31,6 +32,7 @@ class Option(NamedTuple):
     "listen" (the listener is not started), or "" (nothing: it is optional, or has a default).
     Several secrets at once, for a rotation, are separated by commas.
     One that `is_shared` is set once for all accounts of the channel; named accounts have none of their own.
+    One that `is_for_handshake` checks who registers our address, and not who sends messages there.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Option(NamedTuple):
     is_secret: bool = True
     default: str = ""
     is_shared: bool = False
+    is_for_handshake: bool = False
 
 
 class Needs(NamedTuple):
@@ -88,12 +91,24 @@ class WebhookAnswer(msgspec.Struct, frozen=True):
     status: int = 200
 
 
+class ReplyStatus(msgspec.Struct, frozen=True):
+    """What became of a reply of ours, as the platform reports it some time after it took the reply.
+
+    `reply_id` is the one that `ReplyApi.reply_call` was given; "" if the platform does not say which reply it was.
+    """
+
+    reply_id: str
+    status: ReplyStatusName
+    error: str = ""
+
+
 class ChatEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened in a chat.
 
     `kind` is "message" or "postback" (a pressed button) for what a person said; "edit" and "delete" change the
-    message `target`; "typing" (for `ttl_ms`) and "stopped" tell whether the person is composing; every other kind
-    ("status", "echo", "reaction", "system", "unsupported" …) is acknowledged and means nothing.
+    message `target`; "typing" (for `ttl_ms`) and "stopped" tell whether the person is composing; "status" says in
+    `reply` what became of a reply of ours; every other kind ("echo", "reaction", "system", "unsupported" …) is
+    acknowledged and means nothing.
     `account` is our side's id, `conversation` the chat's, as the platform writes them.
     `id` is the platform's own; it may be empty, and several kinds of event may share it.
     """
@@ -112,6 +127,7 @@ class ChatEvent(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     ttl_ms: int = 0
     metadata: dict[str, Any] = {}
+    reply: ReplyStatus | None = None
 
     @property
     def message_id(self) -> str:
@@ -154,6 +170,8 @@ class Channel(ABC):
     listener_receives_messages: ClassVar[bool] = False
     """Whether the listener hears messages too, so that an account works without webhooks."""
     needs: ClassVar[Needs] = Needs()
+    takes_get: ClassVar[bool] = True
+    """Whether the platform also calls by GET, as some do for a handshake. Without it, a GET is refused unread."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values` are those of the options that are set, by name. One that cannot be right: ConfigurationError."""

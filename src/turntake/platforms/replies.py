@@ -3,19 +3,22 @@
 Pure: it writes calls and reads responses. `deliver/replies.py` makes the calls, splits long replies and tries again.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from turntake.errors import RetryLater
+from turntake.errors import GiveUp, RetryLater
 from turntake.platforms import address
 from turntake.retry_after import retry_after_ms
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 
 Unit = Literal["characters", "utf-16", "bytes"]
+
+_PATH_ID = re.compile(r"[0-9A-Za-z_-]+")
 
 
 class ApiCall(msgspec.Struct, frozen=True):
@@ -74,6 +77,9 @@ class ReplyApi(ABC):
     unit: Unit = "characters"
     typing_ms: int = 0
     """How often a typing indicator must be renewed; 0 where there is none."""
+    webhook_url: str = ""
+    """The public address of the account's webhooks, if it is known: some platforms are told with each reply where to
+    report what became of it."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values` are those of the channel's options by name; options that are not set have their defaults."""
@@ -105,3 +111,13 @@ class ReplyApi(ABC):
 def retry_later(text: str, asked: object, default_ms: int) -> RetryLater:
     """The platform throttles us. `asked` is its word on how long: a Retry-After header, or a number of seconds."""
     return RetryLater(retry_after_ms(asked, default_ms) / 1000, text)
+
+
+def path_id(id: str, what: str) -> str:
+    """The id as a part of a path, where `..` would lead to another place of the API. Raises GiveUp if it is no id.
+
+    `what` begins the sentence: "The channel's id".
+    """
+    if not _PATH_ID.fullmatch(id):
+        raise GiveUp(f"{what} is not as the platform writes ids (letters, digits, _ and -), so nothing is sent there.")
+    return id

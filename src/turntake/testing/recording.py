@@ -91,8 +91,10 @@ def _matches(actual: Any, recorded: Any) -> bool:
     if isinstance(actual, tuple):
         pairs = list(zip(actual, recorded, strict=False))
         return len(actual) == len(recorded) and all(_is_like(one, other) for one, other in pairs)
+    if isinstance(actual, msgspec.Struct):
+        return isinstance(recorded, Mapping) and _is_like(actual, recorded)
     return bool(actual == recorded)
 
 
-def _is_like(attachment: msgspec.Struct, recorded: Mapping[str, Any]) -> bool:
-    return all(getattr(attachment, _CAMEL.get(name, name)) == value for name, value in recorded.items())
+def _is_like(value: msgspec.Struct, recorded: Mapping[str, Any]) -> bool:
+    return all(getattr(value, _CAMEL.get(name, name)) == value for name, value in recorded.items())

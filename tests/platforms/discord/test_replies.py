@@ -15,6 +15,7 @@ from turntake import ConversationKey, GiveUp, RetryLater
 from turntake.deliver.replies import Replies
 from turntake.errors import SendFailed
 from turntake.platforms.discord.replies import DiscordReplies
+from turntake.platforms.discord.sealed_token import seal
 from turntake.platforms.replies import Recipient
 from turntake.rules.message import Message
 
@@ -107,13 +108,35 @@ async def test_an_interaction_that_cannot_be_answered_is_answered_in_the_channel
     assert api.sent == [("8000", "hello")]
 
 
-def test_ids_cannot_lead_elsewhere(api: DiscordApi) -> None:
+@pytest.mark.parametrize("id", ["..", ".", "../users/@me", "8000/../1", "8000?x"])
+def test_ids_cannot_lead_elsewhere(api: DiscordApi, id: str) -> None:
     """Whoever may post messages with any metadata must not choose what our token is sent to."""
-    call = sender(api).reply_call(to("../users/@me"), "hi", "turn_1-0")
-    assert call.url == f"{api.url}/channels/..%2Fusers%2F%40me/messages"
+    with pytest.raises(GiveUp, match="The channel's id"):
+        sender(api).reply_call(to(id), "hi", "turn_1-0")
+    with pytest.raises(GiveUp, match="The application's id"):
+        sender(api).reply_call(to(token="t", application_id=id), "hi", "turn_1-0")
+
+
+def test_a_token_cannot_lead_elsewhere(api: DiscordApi) -> None:
+    for token in (".", ".."):
+        with pytest.raises(GiveUp, match="token"):
+            sender(api).reply_call(to(token=token), "hi", "turn_1-0")
     call = sender(api).reply_call(to(token="../../x?y", type=["odd"]), "hi", "turn_1-0")
     assert call.url == f"{api.url}/webhooks/9000/..%2F..%2Fx%3Fy?wait=true"
     assert "authorization" not in call.headers
+
+
+async def test_a_sealed_token_answers_its_command(api: DiscordApi) -> None:
+    api.interactions, api.thinking = {"token"}, {"token"}
+    await send(api, "hello", to(sealed_token=seal("token", TOKEN), type=COMMAND))
+    assert api.sent == [("token", "hello")]
+
+
+@pytest.mark.parametrize("sealed", [seal("token", "another bot's"), "token", "!", "é", seal("token", TOKEN)[:-8]])
+async def test_a_token_that_was_not_sealed_for_this_bot_is_not_used(api: DiscordApi, sealed: str) -> None:
+    """Then the answer goes into the channel."""
+    await send(api, "hello", to(sealed_token=sealed, type=COMMAND))
+    assert api.sent == [("8000", "hello")]
 
 
 async def test_throttling_says_when_to_come_again(api: DiscordApi) -> None:

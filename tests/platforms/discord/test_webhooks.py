@@ -318,3 +318,91 @@ def test_an_odd_value_in_any_place_breaks_nothing(odd: Any) -> None:
                 assert event.message_id
         for file in ({"duration_secs": odd}, {"url": odd}, {"content_type": odd}):
             gateway_events(name, whole | {"attachments": [file]}, BOT)
+
+
+# --- what else can be said -------------------------------------------------------------------------------------------
+
+
+def interaction(kind: int, bot_token: str = "", **parts: Any) -> ChatEvent:
+    whole = {"id": "600", "application_id": "9000", "type": kind, "token": "interaction-token", "channel_id": "8000"}
+    body = msgspec.json.encode(whole | {"user": {"id": "42"}} | parts)
+    (event,) = Discord({"public_key": PUBLIC, "bot_token": bot_token}).read(Request("POST", URL, {}, body)).events
+    return event
+
+
+def test_the_token_of_an_interaction_is_nowhere_to_be_read() -> None:
+    """It lets its holder speak as the bot, and messages are stored, shown and handed to the agent."""
+    for bot_token in ("", "the bot's token"):
+        event = interaction(2, bot_token, data={"name": "ask"})
+        assert "interaction-token" not in repr(event)
+        assert event.metadata["command"] == "ask"
+    assert interaction(2, "the bot's token").metadata["interaction"].keys() == {
+        "sealed_token",
+        "application_id",
+        "type",
+    }
+
+
+def test_uploaded_files_are_attachments_of_the_form() -> None:
+    """The field has only their ids."""
+    upload = {"type": 18, "component": {"type": 19, "custom_id": "photo", "values": ["77"]}}
+    words = {"type": 18, "component": {"type": 4, "custom_id": "note", "value": "it is broken"}}
+    files = {"77": {"id": "77", "filename": "a.png", "content_type": "image/png", "url": "u"}}
+    data = {"custom_id": "report", "components": [words, upload], "resolved": {"attachments": files}}
+    event = interaction(5, data=data)
+    assert (event.kind, event.text) == ("message", "it is broken")
+    assert [(each.kind, each.id) for each in event.attachments] == [("image", "77")]
+    assert interaction(5, data=data | {"components": [upload]}).text == ""
+
+
+BUTTON = {"type": 2, "custom_id": "yes", "label": "Yes, please"}
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        [{"type": 1, "components": [BUTTON]}],
+        [{"type": 9, "components": [{"type": 10, "content": "Shall I?"}], "accessory": BUTTON}],
+        [{"type": 17, "components": [{"type": 1, "components": [BUTTON]}]}],
+        [{"type": 17, "components": [{"type": 9, "components": [], "accessory": BUTTON}]}],
+    ],
+)
+def test_a_button_is_known_by_its_label_wherever_it_stands(components: list[dict[str, Any]]) -> None:
+    event = interaction(3, data={"custom_id": "yes"}, message={"id": "1", "components": components})
+    assert (event.kind, event.text) == ("postback", "Yes, please")
+
+
+def test_buttons_nested_without_end_are_not_looked_for() -> None:
+    components: list[dict[str, Any]] = [BUTTON]
+    for _ in range(400):
+        components = [{"type": 17, "components": components}]
+    assert interaction(3, data={"custom_id": "yes"}, message={"id": "1", "components": components}).text == "yes"
+
+
+def test_a_poll_is_an_attachment() -> None:
+    poll = {
+        "question": {"text": "When?"},
+        "answers": [{"poll_media": {"text": "Fri"}}, {"poll_media": {"text": "Sat"}}],
+    }
+    event = heard("MESSAGE_CREATE", **post(content="", poll=poll))
+    assert event.kind == "message"
+    assert event.attachments == (Attachment("poll", name="When?", metadata={"options": ["Fri", "Sat"]}),)
+
+
+@pytest.mark.parametrize(
+    ("held", "text", "kinds"),
+    [
+        (
+            {"embeds": [{"title": "Menu", "description": "fish", "url": "https://x.test"}]},
+            "Menu\nfish\nhttps://x.test",
+            [],
+        ),
+        ({"sticker_items": [{"id": "3", "name": "wave"}]}, "", ["sticker"]),
+        ({"content": "hi", "embeds": [{"title": "Menu"}]}, "hi", []),
+    ],
+)
+def test_a_forward_of_anything_is_a_message(held: dict[str, Any], text: str, kinds: list[str]) -> None:
+    forward = post(content="", message_reference={"type": 1}, message_snapshots=[{"message": held}])
+    event = heard("MESSAGE_CREATE", **forward)
+    assert (event.kind, event.text) == ("message", text)
+    assert [each.kind for each in event.attachments] == kinds

@@ -36,6 +36,12 @@ def test_a_reply_leaves_from_the_account_that_was_written_to(api: InstagramApi) 
     assert (api.sent, api.calls[0].path) == ([(IGSID, "Olá")], f"/{ACCOUNT}/messages")
 
 
+@pytest.mark.parametrize("account", ["..", "me?x", "1/2"])
+def test_an_id_cannot_lead_the_token_elsewhere(account: str) -> None:
+    with pytest.raises(GiveUp, match="The account's id"):
+        sender("https://graph.instagram.com/v25.0").reply_call(to(f"shop/{account}"), "hi", "r")
+
+
 def test_by_default_it_goes_to_instagrams_own_server() -> None:
     defaults = {option.name: option.default for option in Instagram.options}
     url = InstagramReplies({**defaults, "access_token": TOKEN}).reply_call(to(), "hi", "r").url

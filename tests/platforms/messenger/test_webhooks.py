@@ -1,6 +1,7 @@
 """Messenger's webhooks: who is believed, and what they say."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,3 +78,13 @@ def test_a_refusal_names_the_variable_to_set() -> None:
         CHANNEL.verify(Request("POST", URL, {}, b"{}"), NOW)
     with pytest.raises(Forged, match="TURNTAKE_MESSENGER_VERIFY_TOKEN"):
         CHANNEL.verify(Request("GET", URL), NOW)
+
+
+@pytest.mark.parametrize("wrap", [lambda change: {"changes": [change]}, lambda change: change])
+def test_what_is_said_to_another_app_is_not_for_us_in_any_envelope(wrap: Callable[[Any], dict[str, Any]]) -> None:
+    """Another app has the thread (standby) and answers."""
+    for field, kind in (("standby", "standby"), ("messages", "message")):
+        entry = {"id": "31", **wrap({"field": field, "value": item(message={"mid": "m", "text": "hi"})})}
+        whole = {"object": "page", "entry": [entry]}
+        (event,) = CHANNEL.read(Request("POST", URL, {}, json.dumps(whole).encode())).events
+        assert (event.kind, event.account, event.sender) == (kind, "31", "8")

@@ -207,3 +207,32 @@ def test_the_sample_can_be_answered() -> None:
 def test_without_a_secret_there_is_no_sample() -> None:
     with pytest.raises(ConfigurationError, match="TURNTAKE_SLACK_SIGNING_SECRET"):
         Slack({}).sample("hello", sender="U0ANN", id="m1", url=URL, now=NOW)
+
+
+SHARE = {"is_share": True, "is_msg_unfurl": True, "text": "we are closed", "fallback": "[Bob] we are closed"}
+PDF = {"id": "F1", "mimetype": "application/pdf", "name": "menu.pdf", "url_private": "https://files.test/F1"}
+
+
+def test_what_is_shared_beside_a_comment_is_part_of_the_message() -> None:
+    event = posted(text="is this true?", attachments=[SHARE | {"files": [PDF]}])
+    assert (event.kind, event.text) == ("message", "is this true?\nwe are closed")
+    assert [(each.kind, each.id) for each in event.attachments] == [("file", "F1")]
+
+
+def test_a_file_that_is_shared_without_a_word_is_a_message() -> None:
+    event = posted(text="", attachments=[{"is_share": True, "fallback": "[no preview available]", "files": [PDF]}])
+    assert (event.kind, event.text) == ("message", "")
+    assert [each.name for each in event.attachments] == ["menu.pdf"]
+
+
+def test_a_preview_beside_a_comment_is_not_said() -> None:
+    """Slack adds it under a link; nobody shared anything."""
+    event = posted(text="see <https://x.test>", attachments=[{"text": "X, the site", "files": [PDF]}])
+    assert (event.text, event.attachments) == ("see <https://x.test>", ())
+
+
+def test_a_person_who_writes_in_our_apps_window_is_a_person() -> None:
+    """Slack names the app there; only a person's own program gives a message a `client_msg_id`."""
+    assert posted(app_id="A1", client_msg_id="0f2c").kind == "message"
+    assert posted(app_id="A1").kind == "echo"
+    assert posted(app_id="A1", client_msg_id="0f2c", bot_id="B1").kind == "bot_message"

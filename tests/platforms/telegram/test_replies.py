@@ -64,6 +64,7 @@ async def test_a_long_reply_arrives_in_parts_and_in_order(api: TelegramApi) -> N
         ("-1002345678901", "5@4711", {"chat_id": -1002345678901, "message_thread_id": 5, **QUOTE}),
         ("-1002345678901", "@4711", {"chat_id": -1002345678901, **QUOTE}),
         ("bc77/4711", "", {"chat_id": 4711, "business_connection_id": "bc77"}),
+        ("-1005", "direct-4711", {"chat_id": -1005, "direct_messages_topic_id": 4711}),
     ],
 )
 async def test_a_reply_goes_where_the_messages_came_from(
@@ -175,3 +176,10 @@ def test_a_reply_quotes_a_message_that_is_one(api: TelegramApi) -> None:
     calls = [sender.reply_call(replace(recipient(), reply_to=id), "hi", "turn_1-0") for id in ("34", "postback:7", "")]
     quoted = {"message_id": 34, "allow_sending_without_reply": True}
     assert [json.loads(call.body).get("reply_parameters") for call in calls] == [quoted, None, None]
+
+
+def test_in_the_direct_messages_of_a_channel_no_typing_is_shown(api: TelegramApi) -> None:
+    """Telegram has no such sign there."""
+    writer = TelegramReplies(api.options)
+    assert writer.typing_call(recipient("-1005", "direct-4711")) is None
+    assert writer.typing_call(recipient("-1005", "4711")) is not None

@@ -206,3 +206,114 @@ def test_a_sample_keeps_ids_that_are_no_numbers() -> None:
     (event,) = telegram.read(telegram.sample("hi", sender="ada", id="m-1", url=URL, now=1_763_200_000_000)).events
     assert (event.conversation, event.sender, event.id) == ("ada", "ada", "m-1")
     assert event.sent_at == 1_763_200_000_000
+
+
+def test_a_rich_message_is_read_block_by_block() -> None:
+    """It has no text of its own: headings, lists, tables and captions are its lines."""
+    blocks = [
+        {"type": "heading", "size": 1, "text": "Trip"},
+        {
+            "type": "paragraph",
+            "text": [
+                "From ",
+                {"type": "bold", "text": "Rome"},
+                " ",
+                {"type": "custom_emoji", "custom_emoji_id": "1", "alternative_text": "🚆"},
+            ],
+        },
+        {
+            "type": "list",
+            "items": [
+                {"label": "1.", "blocks": [{"type": "paragraph", "text": "pack"}]},
+                {"label": "2.", "blocks": [{"type": "paragraph", "text": "leave"}]},
+            ],
+        },
+        {"type": "table", "cells": [[{"text": "day"}, {"text": "price"}], [{"text": "Fri"}, {"text": "9"}]]},
+        {
+            "type": "details",
+            "summary": "more",
+            "blocks": [{"type": "blockquote", "blocks": [{"type": "paragraph", "text": "inside"}], "credit": "Ann"}],
+        },
+        {"type": "mathematical_expression", "expression": "a+b"},
+        {"type": "divider"},
+        {
+            "type": "photo",
+            "photo": [{"file_id": "s"}, {"file_id": "l"}],
+            "caption": {"text": "sea", "credit": "Ben"},
+        },
+        {"type": "voice_note", "voice_note": {"file_id": "v", "duration": 3}},
+    ]
+    event = event_of(message(rich_message={"blocks": blocks}))
+    assert event.kind == "message"
+    assert event.text.split("\n") == [
+        "Trip",
+        "From Rome 🚆",
+        "1. pack",
+        "2. leave",
+        "day | price",
+        "Fri | 9",
+        "more",
+        "inside",
+        "Ann",
+        "a+b",
+        "the sea",
+        "Ben",
+    ]
+    assert [(each.kind, each.id) for each in event.attachments] == [("image", "l"), ("voice", "v")]
+
+
+def test_a_rich_message_counts_forwarded_and_edited_too() -> None:
+    rich = {"blocks": [{"type": "paragraph", "text": "new"}]}
+    assert event_of(message(rich_message=rich, forward_origin={"sender_user_name": "Carl"})).text == "new"
+    edited = {"edited_message": message(rich_message=rich, edit_date=1763200001)["message"]}
+    assert (event_of(edited).kind, event_of(edited).text) == ("edit", "new")
+
+
+@pytest.mark.parametrize("name", ["blocks", "items", "text"])
+def test_a_rich_message_without_end_is_read_to_some_depth(name: str) -> None:
+    block: Any = {"type": "paragraph", "text": "deep"}
+    for _ in range(400):
+        block = {"text": block} if name == "text" else {name: [block]}
+    event = event_of(message(rich_message={"blocks": [{"text": "top"}, block]}))
+    assert event.text.startswith("top")
+    assert "deep" not in event.text
+
+
+DIRECT = {"id": -1005, "type": "supergroup", "is_direct_messages": True}
+TOPIC = {"topic_id": 4711, "user": ADA}
+
+
+def test_a_direct_message_to_a_channel_is_a_chat_with_one_person() -> None:
+    event = event_of(message(chat=DIRECT, direct_messages_topic=TOPIC, text="hi"))
+    assert (event.kind, event.conversation, event.thread, event.is_group) == ("message", "-1005", "direct-4711", False)
+
+
+@pytest.mark.parametrize("author", [{"sender_chat": {"id": -1004, "type": "channel"}}, {"from": {"id": 5}}])
+def test_what_a_channel_answers_in_its_direct_messages_is_our_own(author: dict[str, Any]) -> None:
+    """Whoever it is that writes for the channel: only the person who opened the topic is asked for an answer."""
+    assert event_of(message(chat=DIRECT, direct_messages_topic=TOPIC, text="hi", **author)).kind == "echo"
+
+
+def test_what_a_person_sends_from_a_page_of_the_bot_is_a_message() -> None:
+    event = event_of(message(web_app_data={"data": '{"day":"Fri"}', "button_text": "Book"}))
+    assert (event.kind, event.text) == ("message", '{"day":"Fri"}')
+    assert event.metadata["payload"] == '{"day":"Fri"}'
+    assert event.metadata["buttonText"] == "Book"
+
+
+def test_people_and_chats_that_were_chosen_are_attachments() -> None:
+    users = [{"user_id": 5, "first_name": "Bob"}, {"user_id": 6}]
+    people = event_of(message(users_shared={"request_id": 1, "users": users}))
+    assert people.kind == "message"
+    assert [(each.kind, each.name, each.metadata) for each in people.attachments] == [
+        ("contact", "Bob", {"userId": 5}),
+        ("contact", None, {"userId": 6}),
+    ]
+    chat = event_of(message(chat_shared={"request_id": 1, "chat_id": -1009, "title": "News"}))
+    assert [(each.kind, each.id, each.name) for each in chat.attachments] == [("chat", "-1009", "News")]
+
+
+def test_a_checklist_comes_with_its_tasks() -> None:
+    tasks = [{"id": 1, "text": "milk"}, {"id": 2, "text": "bread"}]
+    (checklist,) = event_of(message(checklist={"title": "Buy", "tasks": tasks})).attachments
+    assert (checklist.kind, checklist.name, checklist.metadata) == ("checklist", "Buy", {"tasks": ["milk", "bread"]})

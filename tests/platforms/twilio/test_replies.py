@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -51,6 +52,15 @@ async def test_a_long_reply_arrives_in_parts_and_in_order(api: TwilioApi) -> Non
     await send(api, recipient(), words)
     assert len(api.sent) > 1
     assert " ".join(text.strip() for _, text in api.sent) == words
+
+
+def test_twilio_is_told_where_to_report_what_becomes_of_a_reply(api: TwilioApi) -> None:
+    """By an address that names the reply; without a public address there is nowhere to report to."""
+    writer = TwilioReplies(api.options)
+    assert b"StatusCallback" not in writer.reply_call(recipient(), "hi", "turn_1-0").body
+    writer.webhook_url = "https://bot.example/webhooks/twilio/sales"
+    form = parse_qs(writer.reply_call(recipient(), "hi", "turn_1-0").body.decode())
+    assert form["StatusCallback"] == ["https://bot.example/webhooks/twilio/sales?reply=turn_1-0"]
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from turntake.errors import Forged
-from turntake.platforms.channel import Request
+from turntake.platforms.channel import ChatEvent, ReplyStatus, Request
 from turntake.platforms.twilio.webhooks import Twilio, urls_of
 from turntake.testing.channel_contract import ChannelContract
 from turntake.testing.recording import recordings_in
 
 URL = "https://turntake.test/webhooks/twilio"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
+SID = "SM0123456789abcdef0123456789abcdef"
+ACCOUNT = "AC" + "1" * 32
 
 
 class TestTwilio(ChannelContract):
     channel = Twilio
     recordings = recordings_in(Path(__file__).parents[2] / "recordings" / "twilio")
     proof = ("x-twilio-signature",)
+    sample_id = SID
 
 
 def channel(token: str = "12345") -> Twilio:
@@ -46,6 +49,11 @@ def is_believed(request: Request, token: str = "12345") -> bool:
         channel(token).verify(request, 0)
         return True
     return False
+
+
+def read(**fields: str) -> ChatEvent:
+    (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
+    return event
 
 
 def sample(url: str = URL, text: str = "hi", token: str = "12345") -> Request:
@@ -163,13 +171,91 @@ def test_every_answer_is_an_empty_document() -> None:
     assert answer.body == b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 
 
-def test_a_retried_request_without_an_id_is_known_by_its_token() -> None:
-    headers = {**FORM, "i-twilio-idempotency-token": "e9d4"}
-    (event,) = channel().read(Request("POST", URL, headers, b"From=%2B1&Body=hi")).events
-    assert (event.kind, event.message_id) == ("message", "e9d4")
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {f"MessageSid{SID}": "", f"SmsSid{SID}": "", f"SmsMessageSid{SID}": "", "NumMedia": "0"},
+        {"MessageSid": f"{SID}NumMedia0", "SmsMessageSid": SID, "SmsSid": SID},
+        {"MessageSid": SID, "NumMedia": f"0SmsMessageSid{SID}SmsSid", f"{SID}": ""},
+    ],
+)
+def test_a_webhook_that_was_caught_cannot_be_repeated_under_another_id(moved: dict[str, str]) -> None:
+    """The signature has no borders between names and values, so moving them leaves it right; no header is signed."""
+    caught = {"Body": "pay Bob", "From": "+1", "To": "+2"}
+    first = {**caught, "MessageSid": SID, "NumMedia": "0", "SmsMessageSid": SID, "SmsSid": SID}
+    signature = signature_of(URL.encode() + "".join(key + first[key] for key in sorted(first)).encode())
+    for number in range(2):
+        repeated = signed(signature, URL, urlencode(caught | moved), **{"i-twilio-idempotency-token": f"new-{number}"})
+        if is_believed(repeated):
+            (event,) = channel().read(repeated).events
+            assert (event.kind, event.id) in (("unsupported", ""), ("message", SID))
 
 
-@pytest.mark.parametrize("body", ["", "Body=hi", "From=%2B1", "CallSid=CA1&From=%2B1", "MessageSid=SM1"])
+def test_ids_that_contradict_each_other_are_none() -> None:
+    assert read(From="+1", Body="hi", MessageSid=SID, SmsSid="SM" + "f" * 32).kind == "unsupported"
+    assert read(From="+1", Body="hi", SmsSid=SID).id == SID
+
+
+@pytest.mark.parametrize("given", [ACCOUNT, "AC" + "2" * 32, None])
+def test_only_webhooks_of_our_own_account_are_believed(given: str | None) -> None:
+    fields = {"MessageSid": SID, "From": "+1", "Body": "hi"} | ({"AccountSid": given} if given else {})
+    right = signature_of(URL.encode() + "".join(key + fields[key] for key in sorted(fields)).encode())
+    twilio = Twilio({"auth_token": "12345", "account_sid": ACCOUNT})
+    if given == ACCOUNT:
+        twilio.verify(signed(right, URL, urlencode(fields)), 0)
+    else:
+        with pytest.raises(Forged, match="TURNTAKE_TWILIO_ACCOUNT_SID"):
+            twilio.verify(signed(right, URL, urlencode(fields)), 0)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text", "metadata"),
+    [
+        ({"ButtonText": "Yes", "ButtonPayload": "y"}, "Yes", {"buttonText": "Yes", "payload": "y"}),
+        ({"ButtonPayload": "y"}, "y", {"payload": "y"}),
+        ({"ListTitle": "Rome", "ListId": "r"}, "Rome", {"listTitle": "Rome", "payload": "r"}),
+        ({"ListId": "r"}, "r", {"payload": "r"}),
+        ({"InteractiveData": '{"day":"Fri"}'}, '{"day":"Fri"}', {"interactiveData": '{"day":"Fri"}'}),
+    ],
+)
+def test_what_was_chosen_counts_as_said_where_the_body_is_empty(
+    chosen: dict[str, str], text: str, metadata: dict[str, str]
+) -> None:
+    event = read(MessageSid=SID, From="whatsapp:+1", Body="", **chosen)
+    assert (event.kind, event.text, event.metadata) == ("message", text, metadata)
+    assert read(MessageSid=SID, From="whatsapp:+1", Body="typed", **chosen).text == "typed"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "status"),
+    [
+        ("delivered", "", ReplyStatus("turn_1-0", "delivered")),
+        ("read", "", ReplyStatus("turn_1-0", "read")),
+        (
+            "undelivered",
+            "30003",
+            ReplyStatus(
+                "turn_1-0",
+                "failed",
+                "Twilio reports that the reply is undelivered, "
+                "error 30003 (the phone is switched off or out of reach).",
+            ),
+        ),
+        ("failed", "99", ReplyStatus("turn_1-0", "failed", "Twilio reports that the reply is failed, error 99.")),
+        ("queued", "", None),
+    ],
+)
+def test_a_report_says_which_reply_it_is_about(state: str, code: str, status: ReplyStatus | None) -> None:
+    """The address that Twilio was given with the reply names it."""
+    body = urlencode({"MessageSid": SID, "MessageStatus": state, "ErrorCode": code, "From": "+1", "To": "+2"}).encode()
+    (event,) = channel().read(Request("POST", f"{URL}?reply=turn_1-0", FORM, body)).events
+    assert (event.kind, event.reply) == ("status", status)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "Body=hi", "From=%2B1", "CallSid=CA1&From=%2B1", f"MessageSid={SID}", "MessageSid=SM1&From=%2B1&Body=hi"],
+)
 def test_what_is_no_message_is_passed_over(body: str) -> None:
     (event,) = channel().read(Request("POST", URL, FORM, body.encode())).events
     assert event.kind == "unsupported"
@@ -205,13 +291,13 @@ def test_what_is_no_base64_of_a_text_is_left_alone(text: str) -> None:
     ],
 )
 def test_the_kind_of_an_attachment_is_that_of_its_type(content_type: str, kind: str) -> None:
-    fields = {"MessageSid": "MM1", "From": "+1", "MediaUrl0": "https://m.test/0", "MediaContentType0": content_type}
+    fields = {"MessageSid": SID, "From": "+1", "MediaUrl0": "https://m.test/0", "MediaContentType0": content_type}
     (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert [attachment.kind for attachment in event.attachments] == [kind]
 
 
 def test_attachments_keep_their_order_whatever_is_said_of_their_number() -> None:
-    fields = {"MessageSid": "MM1", "From": "+1", "NumMedia": "no"}
+    fields = {"MessageSid": SID, "From": "+1", "NumMedia": "no"}
     fields |= {f"MediaUrl{number}": f"https://m.test/{number}" for number in (10, 9, 0)} | {"MediaUrl1": ""}
     (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert [attachment.url for attachment in event.attachments] == [f"https://m.test/{n}" for n in (0, 9, 10)]
@@ -219,7 +305,7 @@ def test_attachments_keep_their_order_whatever_is_said_of_their_number() -> None
 
 @pytest.mark.parametrize("latitude", ["", "north", "NaN", "inf"])
 def test_a_location_without_coordinates_is_left_out(latitude: str) -> None:
-    fields = {"MessageSid": "SM1", "From": "+1", "Body": "hi", "Latitude": latitude, "Longitude": "6.9"}
+    fields = {"MessageSid": SID, "From": "+1", "Body": "hi", "Latitude": latitude, "Longitude": "6.9"}
     (event,) = channel().read(Request("POST", URL, FORM, urlencode(fields).encode())).events
     assert (event.kind, event.attachments) == ("message", ())
 

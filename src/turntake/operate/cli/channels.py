@@ -79,9 +79,15 @@ def _say_lacks(known: list[Account]) -> None:
 
 def _say_odd(known: list[Account], options: Options) -> None:
     """What cannot work, what was set without effect, and what the addresses still need."""
-    broken = [paint("red", f"{account.label} is {account.status}") for account in known if account.fault]
+    faults = [_fault(account) for account in known if account.fault]
     ignored = [paint("yellow", warning) for warning in options.sources.warnings]
     here = [] if options.public_url else [f"Platforms cannot call these addresses: set {PUBLIC_URL}."]
-    for line in (*broken, *ignored, *here):
+    for line in (*faults, *ignored, *here):
         say()
         say(line)
+
+
+def _fault(account: Account) -> str:
+    if account.lacks_extra:
+        return f"{account.label} {account.status}"
+    return paint("red", f"{account.label} is {account.status}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App
 
 from turntake.operate import logs
-from turntake.operate.accounts import Account, channels_of, listeners_of
+from turntake.operate.accounts import Account, channels_of, listeners_of, shared_secrets
 from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channel_plugins import LISTEN
 from turntake.operate.cli.flags import Load, switch, takes_settings
@@ -94,6 +94,7 @@ async def _serve(options: Options, parts: Parts, bound: socket) -> None:
         public_url=options.public_url,
         max_webhook_bytes=options.webhooks.body_bytes,
         groups=options.webhooks.groups,
+        oldest_ms=options.webhooks.oldest_ms,
     )
     server = Server(
         app,
@@ -173,6 +174,8 @@ def _tell_of_channels(accounts: list[Account], is_watched: bool) -> None:
     for account in accounts:
         if account.is_configured and account.status != "ready":
             log.warning("A channel is not ready", extra=_channel_facts(account))
+    for sentence in shared_secrets(accounts):
+        log.warning(sentence, extra={"action": "start"})
     idle = ", ".join(account.path for account in accounts if not account.is_configured)
     if idle and not is_watched:
         log.info("Not configured, so every webhook is refused", extra={"action": "start", "webhooks": idle})

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from turntake.errors import CallFailed
 from turntake.finding import Finding
-from turntake.operate.accounts import Account, accounts, webhook_url
+from turntake.operate.accounts import Account, accounts, shared_secrets, webhook_url
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import env_of
 from turntake.platforms.channel import Channel
@@ -26,6 +26,8 @@ async def examine(options: Options, *, is_offline: bool = False) -> AsyncIterato
     configured = [account for account in accounts(options) if account.is_configured]
     for account in configured:
         yield complete(account, options)
+    for sentence in shared_secrets(configured):
+        yield Finding("warn", "channels", sentence)
     if not is_offline:
         for findings in await asyncio.gather(*(ask(account, options) for account in configured)):
             for finding in findings:
@@ -43,7 +45,7 @@ def complete(account: Account, options: Options) -> Finding:
 def _lacks(account: Account) -> Iterator[Verdict]:
     missing = account.missing
     if account.fault:
-        yield Verdict("fail", f"broken: {account.fault}")
+        yield Verdict("fail", account.status)
     if not account.receives:
         yield Verdict("fail", f"every webhook is refused until {_are_set(missing['verify'])}")
     if "reply" in missing:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from turntake.platforms.channel import ChatEvent
-from turntake.platforms.loose_json import at, integer_at, number_at, objects_at, text_at, texts_at, time_in
+from turntake.platforms.loose_json import at, integer_at, number_at, object_at, objects_at, text_at, texts_at, time_in
 from turntake.rules.message import Attachment
 
 TYPING_MS = 10_000
@@ -113,17 +113,30 @@ def _authorship(post: dict[str, Any], own_id: str) -> str:
 
 def _words(post: dict[str, Any]) -> str:
     """What was written, or of a forwarded message what is in it."""
-    forwarded = (text_at(each, "message", "content") for each in objects_at(post, "message_snapshots"))
+    forwarded = (_forwarded_words(object_at(each, "message")) for each in objects_at(post, "message_snapshots"))
     return text_at(post, "content") or "\n".join(filter(None, forwarded))
 
 
+def _forwarded_words(post: dict[str, Any]) -> str:
+    """Its text, or where it has none, that of the cards in it, which bots post and links become."""
+    cards = objects_at(post, "embeds")
+    lines = (text_at(card, name) for card in cards for name in ("title", "description", "url"))
+    return text_at(post, "content") or "\n".join(filter(None, lines))
+
+
 def _attachments(post: dict[str, Any]) -> Iterator[Attachment]:
-    is_voice = bool((integer_at(post, "flags") or 0) & VOICE)
-    yield from (attachment_of(file, is_voice) for file in objects_at(post, "attachments"))
-    for sticker in objects_at(post, "sticker_items"):
-        yield Attachment("sticker", id=text_at(sticker, "id") or None, name=text_at(sticker, "name") or None)
-    for each in objects_at(post, "message_snapshots"):
-        yield from (attachment_of(file, False) for file in objects_at(each, "message", "attachments"))
+    for source in (post, *(object_at(each, "message") for each in objects_at(post, "message_snapshots"))):
+        is_voice = bool((integer_at(source, "flags") or 0) & VOICE)
+        yield from (attachment_of(file, is_voice) for file in objects_at(source, "attachments"))
+        for sticker in objects_at(source, "sticker_items"):
+            yield Attachment("sticker", id=text_at(sticker, "id") or None, name=text_at(sticker, "name") or None)
+        if poll := object_at(source, "poll"):
+            yield _poll(poll)
+
+
+def _poll(poll: dict[str, Any]) -> Attachment:
+    options = [text_at(answer, "poll_media", "text") for answer in objects_at(poll, "answers")]
+    return Attachment("poll", name=text_at(poll, "question", "text") or None, metadata={"options": options})
 
 
 def attachment_of(file: dict[str, Any], is_voice: bool) -> Attachment:

@@ -10,8 +10,9 @@ import msgspec
 from turntake.errors import GiveUp, SendFailed
 from turntake.platforms import address
 from turntake.platforms.address import Interaction
+from turntake.platforms.discord.sealed_token import unseal
 from turntake.platforms.loose_json import object_in, text_at
-from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, retry_later
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, path_id, retry_later
 from turntake.retry_after import excerpt, retry_after_ms
 
 PASSING = frozenset({408, 425})
@@ -34,11 +35,12 @@ class DiscordReplies(ReplyApi):
 
     def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         message: dict[str, Any] = {"content": text, "allowed_mentions": {"parse": []}}
-        interaction = _interaction(to)
+        interaction = self._interaction(to)
         if interaction is None:
             message |= {"nonce": _nonce(reply_id), "enforce_nonce": True} | _quote(to.reply_to)
             return self._call("POST", _channel(to, "messages"), message)
-        webhook = f"/webhooks/{_part(interaction.application_id)}/{_part(interaction.token)}"
+        application = path_id(interaction.application_id, "The application's id")
+        webhook = f"/webhooks/{application}/{_token(interaction.token)}"
         if interaction.kind in DEFERRED and reply_id.endswith("-0"):
             return self._call("PATCH", f"{webhook}/messages/@original", message)
         return self._call("POST", f"{webhook}?wait=true", message)
@@ -56,10 +58,18 @@ class DiscordReplies(ReplyApi):
 
     def typing_call(self, to: Recipient) -> ApiCall | None:
         """After a command Discord itself shows that an answer is coming."""
-        interaction = _interaction(to)
+        interaction = self._interaction(to)
         if interaction is not None and interaction.kind in DEFERRED:
             return None
         return self._call("POST", _channel(to, "typing"), None)
+
+    def _interaction(self, to: Recipient) -> Interaction | None:
+        """The interaction that the last message came by, if it can be answered; its token is open here."""
+        interaction = address.read_interaction(to.last.metadata) if to.last else None
+        if interaction is None or not interaction.is_sealed:
+            return interaction
+        token = unseal(interaction.token, self._values["bot_token"])
+        return interaction._replace(token=token, is_sealed=False) if token else None
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None) -> ApiCall:
         # The token of an interaction, which is in its path, stands for the bot's.
@@ -80,17 +90,16 @@ def _quote(message_id: str) -> dict[str, Any]:
     return {"message_reference": {"message_id": message_id, "fail_if_not_exists": False}}
 
 
-def _interaction(to: Recipient) -> Interaction | None:
-    """The interaction that the last message came by, if it can be answered."""
-    return address.read_interaction(to.last.metadata) if to.last else None
-
-
 def _channel(to: Recipient, action: str) -> str:
-    return f"/channels/{_part(to.key.conversation)}/{action}"
+    channel = path_id(to.key.conversation, "The channel's id")
+    return f"/channels/{channel}/{action}"
 
 
-def _part(id: str) -> str:
-    return quote(id, safe="")
+def _token(token: str) -> str:
+    """As a part of a path. Discord does not say which characters it may have."""
+    if token in (".", ".."):
+        raise GiveUp("The token of the interaction is none, so it cannot be answered.")
+    return quote(token, safe="")
 
 
 def _nonce(reply_id: str) -> str:

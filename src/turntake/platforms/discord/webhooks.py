@@ -18,8 +18,10 @@ from turntake.platforms.check import WhoAmI
 from turntake.platforms.discord import check
 from turntake.platforms.discord.content import attachment_of, created_at, is_group
 from turntake.platforms.discord.replies import DiscordReplies
+from turntake.platforms.discord.sealed_token import seal
 from turntake.platforms.loose_json import at, integer_at, object_at, objects_at, read_object, text_at, texts_at
 from turntake.plugins import extra
+from turntake.rules.message import Attachment
 
 with extra("discord"):
     from nacl.exceptions import CryptoError
@@ -37,6 +39,9 @@ LATER = {"type": 5}
 MENTIONS: dict[int | None, str] = {6: "<@{}>", 7: "<#{}>", 8: "<@&{}>"}
 """How a person, a channel and a role are written, by the type of a command's option."""
 ATTACHED = 11
+UPLOAD = 19
+DEEPEST = 5
+"""How far down buttons are looked for. Discord allows a button in a row in a container, which is three."""
 
 _KEY = re.compile(rb"[0-9a-fA-F]{64}")
 _SIGNATURE = re.compile(r"[0-9a-fA-F]{128}")
@@ -47,6 +52,7 @@ class Discord(Channel):
     """One Discord application. Its account is the application's id, which is its bot's user id too."""
 
     title = "Discord"
+    takes_get = False
     replies = DiscordReplies
     listener = "turntake.platforms.discord.gateway:DiscordGateway"
     listener_receives_messages = True
@@ -94,7 +100,7 @@ class Discord(Channel):
             return Delivery((event,) if notice else (), WebhookAnswer(status=204))
         kind = integer_at(payload, "type")
         answer = WebhookAnswer(msgspec.json.encode(ANSWERS.get(kind, LATER)), "application/json")
-        return Delivery(() if kind == PING else (_interaction(payload),), answer)
+        return Delivery(() if kind == PING else (self._interaction(payload),), answer)
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         """A form that a person sent in, since nothing else says `text` and nothing more."""
@@ -117,30 +123,30 @@ class Discord(Channel):
     def whoami(self) -> WhoAmI:
         return check.whoami(self._values)
 
-
-def _interaction(payload: dict[str, Any]) -> ChatEvent:
-    """A command or a form is a message, a pressed button or menu a postback. The reply needs its token."""
-    kind = integer_at(payload, "type")
-    about = ChatEvent(
-        kind="unsupported",
-        account=text_at(payload, "application_id"),
-        conversation=text_at(payload, "channel_id") or text_at(payload, "channel", "id"),
-        sender=text_at(payload, "member", "user", "id") or text_at(payload, "user", "id"),
-        id=text_at(payload, "id"),
-        sent_at=created_at(text_at(payload, "id")),
-        is_group=is_group(payload, at(payload, "channel", "type")),
-    )
-    if kind not in (COMMAND, FORM, COMPONENT) or not about.conversation:
-        return about
-    interaction = write_interaction(Interaction(text_at(payload, "token"), about.account, kind))
-    if kind == COMMAND:
-        files = tuple(attachment_of(file, False) for file in _resolved(payload, "attachments").values())
-        metadata = {"command": text_at(payload, "data", "name")} | interaction
-        return replace(about, kind="message", text=_command(payload), attachments=files, metadata=metadata)
-    if kind == FORM:
-        metadata = {"custom_id": text_at(payload, "data", "custom_id")} | interaction
-        return replace(about, kind="message", text="\n".join(_filled_in(payload)), metadata=metadata)
-    return _press(payload, about, interaction)
+    def _interaction(self, payload: dict[str, Any]) -> ChatEvent:
+        """A command or a form is a message, a pressed button or menu a postback. The reply needs its token."""
+        kind = integer_at(payload, "type")
+        about = ChatEvent(
+            kind="unsupported",
+            account=text_at(payload, "application_id"),
+            conversation=text_at(payload, "channel_id") or text_at(payload, "channel", "id"),
+            sender=text_at(payload, "member", "user", "id") or text_at(payload, "user", "id"),
+            id=text_at(payload, "id"),
+            sent_at=created_at(text_at(payload, "id")),
+            is_group=is_group(payload, at(payload, "channel", "type")),
+        )
+        if kind not in (COMMAND, FORM, COMPONENT) or not about.conversation:
+            return about
+        sealed = seal(text_at(payload, "token"), self._values["bot_token"])
+        interaction = write_interaction(Interaction(sealed, about.account, kind)) if sealed else {}
+        if kind == COMPONENT:
+            return _press(payload, about, interaction)
+        data = object_at(payload, "data")
+        if kind == COMMAND:
+            text, facts = _command(payload), {"command": text_at(data, "name")}
+        else:
+            text, facts = "\n".join(_filled_in(payload)), {"custom_id": text_at(data, "custom_id")}
+        return replace(about, kind="message", text=text, attachments=_files(payload), metadata=facts | interaction)
 
 
 def _press(payload: dict[str, Any], about: ChatEvent, interaction: dict[str, Any]) -> ChatEvent:
@@ -156,9 +162,15 @@ def _press(payload: dict[str, Any], about: ChatEvent, interaction: dict[str, Any
 
 
 def _label(payload: dict[str, Any], custom_id: str) -> str:
-    rows = objects_at(payload, "message", "components")
-    buttons = (button for row in rows for button in objects_at(row, "components"))
+    buttons = _components(objects_at(payload, "message", "components"), DEEPEST)
     return next((text_at(button, "label") for button in buttons if button.get("custom_id") == custom_id), "")
+
+
+def _components(components: list[dict[str, Any]], depth: int) -> Iterator[dict[str, Any]]:
+    """All of them, also those in rows, in containers, and beside a section's text."""
+    for each in components if depth else ():
+        yield each
+        yield from _components([*objects_at(each, "components"), object_at(each, "accessory")], depth - 1)
 
 
 def _command(payload: dict[str, Any]) -> str:
@@ -183,10 +195,16 @@ def _value(option: dict[str, Any]) -> str:
 
 
 def _filled_in(payload: dict[str, Any]) -> Iterator[str]:
-    """A form's fields, one line for each; a field stands in a row, or under a label."""
+    """A form's fields, one line for each; a field stands in a row, or under a label. Of uploaded files, which are
+    attachments, it has only the ids."""
     for row in objects_at(payload, "data", "components"):
         for field in [*objects_at(row, "components"), object_at(row, "component")]:
-            yield from filter(None, [text_at(field, "value"), *texts_at(field, "values")])
+            if field.get("type") != UPLOAD:
+                yield from filter(None, [text_at(field, "value"), *texts_at(field, "values")])
+
+
+def _files(payload: dict[str, Any]) -> tuple[Attachment, ...]:
+    return tuple(attachment_of(file, False) for file in _resolved(payload, "attachments").values())
 
 
 def _resolved(payload: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:

@@ -28,6 +28,7 @@ class Generic(Channel):
     """Standard Webhooks, a hub's signature or the secret itself; a request is judged by the strongest it carries."""
 
     needs = Needs(public_url=False)
+    takes_get = False
     callback = CallbackOptions(url="callback_url", secret="secret")
     options = (
         Option(

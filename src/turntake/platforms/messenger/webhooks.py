@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from turntake.platforms.channel import ChatEvent, Option, Request
-from turntake.platforms.loose_json import at, objects_at, text_at, time_at
+from turntake.platforms.loose_json import at, object_at, objects_at, text_at, time_at
 from turntake.platforms.messenger.content import Item, content_of
 from turntake.platforms.messenger.replies import MessengerReplies
 from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
+
+STANDBY = "standby"
 
 
 class Messenger(MetaChannel):
@@ -26,9 +28,7 @@ class Messenger(MetaChannel):
 
     def _events_of(self, entry: dict[str, Any]) -> Iterable[ChatEvent]:
         account = text_at(entry, "id")
-        # Another app has the thread: what is said there is for that one to answer.
-        for item in objects_at(entry, "standby"):
-            yield ChatEvent(kind="standby", account=account, **_parties(item))
+        yield from (ChatEvent(kind=STANDBY, account=account, **_parties(item)) for item in standby_in(entry))
         yield from (_event(account, item) for item in items_in(entry))
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
@@ -46,8 +46,23 @@ def items_in(entry: dict[str, Any]) -> list[Item]:
 
     Comments and the like use the last two as well, but name no sender and recipient.
     """
-    wrapped = [at(change, "value") for change in [*objects_at(entry, "changes"), entry]]
-    return objects_at(entry, "messaging") + [v for v in wrapped if at(v, "sender", "id") and at(v, "recipient", "id")]
+    changes = [change for change in _changes(entry) if text_at(change, "field") != STANDBY]
+    return objects_at(entry, "messaging") + _wrapped(changes)
+
+
+def standby_in(entry: dict[str, Any]) -> list[Item]:
+    """The same while another app has the thread: what is said there is for that one to answer."""
+    changes = [change for change in _changes(entry) if text_at(change, "field") == STANDBY]
+    return objects_at(entry, STANDBY) + _wrapped(changes)
+
+
+def _changes(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*objects_at(entry, "changes"), entry]
+
+
+def _wrapped(changes: list[dict[str, Any]]) -> list[Item]:
+    values = [object_at(change, "value") for change in changes]
+    return [value for value in values if at(value, "sender", "id") and at(value, "recipient", "id")]
 
 
 def _parties(item: Item) -> dict[str, Any]:

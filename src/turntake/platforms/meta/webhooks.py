@@ -16,7 +16,9 @@ SIGNATURE = "x-hub-signature-256"
 GRAPH = "https://graph.facebook.com/v25.0"
 
 APP_SECRET = Option("app_secret", "The app secret, from App settings > Basic: it signs every webhook.", use="verify")
-VERIFY_TOKEN = Option("verify_token", "A word of your own, also typed into the webhook's settings.", use="verify")
+VERIFY_TOKEN = Option(
+    "verify_token", "A word of your own, also typed into the webhook's settings.", use="verify", is_for_handshake=True
+)
 
 
 def api_base(default: str) -> Option:

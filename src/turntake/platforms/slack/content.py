@@ -1,9 +1,11 @@
 """Slack's posts, part by part. Pure; a part of another shape than Slack's counts as missing."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from turntake.platforms.loose_json import named_facts, objects_at, text_at
 from turntake.rules.message import Attachment
+from turntake.rules.message_limits import ATTACHMENTS
 
 GROUPS = frozenset({"channel", "group", "mpim"})
 MEDIA = frozenset({"audio", "image", "video"})
@@ -13,13 +15,24 @@ READ = frozenset({"", "message", "postback", "edit", "delete", "typing", "stoppe
 
 
 def words_of(post: dict[str, Any]) -> str:
-    """The text as Slack writes it; of a shared message, which has none of its own, the text that is shared."""
-    shared = (text_at(each, "text") or text_at(each, "fallback") for each in objects_at(post, "attachments"))
-    return text_at(post, "text") or "\n".join(filter(None, shared))
+    """The text as Slack writes it, and under it the text of messages that the person shares."""
+    return "\n".join(filter(None, [text_at(post, "text"), *_shared_words(post)]))
+
+
+def _shared_words(post: dict[str, Any]) -> Iterator[str]:
+    """Beside words of the person's own, what is not a share is a link's preview, or an app's decoration."""
+    has_words = bool(text_at(post, "text"))
+    for each in objects_at(post, "attachments"):
+        if each.get("is_share") is True or not has_words:
+            # Of a message that was only a file, the fallback says no more than that there is no preview of it.
+            yield text_at(each, "text") or ("" if each.get("files") else text_at(each, "fallback"))
 
 
 def attachments_of(post: dict[str, Any]) -> tuple[Attachment, ...]:
-    return tuple(_attachment(file) for file in objects_at(post, "files") if file.get("mode") != "tombstone")
+    """The files of the message, and those of messages that it shares."""
+    shares = [each for each in objects_at(post, "attachments") if each.get("is_share") is True]
+    files = [file for source in (post, *shares) for file in objects_at(source, "files")]
+    return tuple(_attachment(file) for file in files[:ATTACHMENTS] if file.get("mode") != "tombstone")
 
 
 def _attachment(file: dict[str, Any]) -> Attachment:

@@ -33,6 +33,7 @@ class Slack(Channel):
     """One Slack app. The account of an event is the workspace that it happened in."""
 
     title = "Slack"
+    takes_get = False
     replies = SlackReplies
     options = (
         Option("signing_secret", "Checks that webhooks are Slack's: Basic Information, App Credentials.", use="verify"),
@@ -140,7 +141,10 @@ class Slack(Channel):
         if text_at(post, "bot_id") or subtype == "bot_message":
             return "bot_message"
         app = text_at(post, "app_id")
-        if text_at(post, "user") in self._own(envelope) or (app and app == envelope.get("api_app_id")):
+        # Only Slack's own programs, which people write with, give a message a `client_msg_id`. An app's name beside it
+        # says through which app's window the person wrote.
+        is_by_app = app and app == envelope.get("api_app_id") and not post.get("client_msg_id")
+        if text_at(post, "user") in self._own(envelope) or is_by_app:
             return "echo"
         return "" if subtype in SAYING else ignored(subtype)
 

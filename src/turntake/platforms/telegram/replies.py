@@ -45,6 +45,8 @@ class TelegramReplies(ReplyApi):
         return id
 
     def typing_call(self, to: Recipient) -> ApiCall | None:
+        if address.read_direct_thread(to.thread):
+            return None  # Telegram shows none in the direct messages of a channel
         return self._call("sendChatAction", _chat(to) | {"action": "typing"})
 
     def _call(self, method: str, arguments: dict[str, Any]) -> ApiCall:
@@ -70,7 +72,9 @@ def _chat(to: Recipient) -> dict[str, Any]:
     arguments: dict[str, Any] = {"chat_id": _number(chat)}
     if connection:
         arguments["business_connection_id"] = connection
-    if to.thread:
+    if direct := address.read_direct_thread(to.thread):
+        arguments["direct_messages_topic_id"] = _number(direct)
+    elif to.thread:
         arguments["message_thread_id"] = _number(to.thread)
     return arguments
 

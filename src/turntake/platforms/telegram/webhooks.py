@@ -45,6 +45,7 @@ class Telegram(Channel):
     """One bot. Its id, which is the first part of its token, is the account."""
 
     title = "Telegram"
+    takes_get = False
     options = (
         Option("secret_token", "The secret_token given to setWebhook: checks every webhook.", use="verify"),
         Option("bot_token", "The bot's token, from @BotFather.", use="reply"),
@@ -135,7 +136,7 @@ class Telegram(Channel):
             return "unsupported"
         if self._is_by_bot(post):
             return "bot_message"
-        if update_kind.endswith("business_message") and is_by_owner(post):
+        if is_by_owner(post):
             return "echo"
         # Somebody joined, a title changed, or it is newer than we are.
         return "" if event.text or event.attachments else "system"

@@ -7,10 +7,12 @@ from urllib.parse import quote, urlencode
 
 from turntake.errors import GiveUp, SendFailed
 from turntake.platforms.loose_json import integer_at, object_in, text_at
-from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, retry_later
+from turntake.platforms.replies import ApiCall, ApiResponse, Recipient, ReplyApi, path_id, retry_later
 from turntake.retry_after import excerpt
 
 WHATSAPP = "whatsapp:"
+REPLY = "reply"
+"""The parameter of the address for status reports that names the reply; Twilio signs it with the rest."""
 PAUSE_MS = 5_000
 """How long to wait where Twilio throttles without saying: an ordinary number sends about one SMS per second."""
 THROTTLED = {20429, 21611, 30001, 63018}
@@ -19,6 +21,12 @@ ADVICE = {
     20003: "check TURNTAKE_TWILIO_ACCOUNT_SID and TURNTAKE_TWILIO_AUTH_TOKEN",
     21610: "the person opted out, and nothing reaches them before they write START",
     21617: "the reply is longer than Twilio takes",
+    30003: "the phone is switched off or out of reach",
+    30004: "the person or the carrier blocks this number",
+    30005: "there is no such number",
+    30006: "a landline, or a carrier that takes no SMS",
+    30007: "the carrier takes it for spam",
+    30034: "the number is not registered with the carriers (A2P 10DLC)",
     63016: "the person's last message is more than 24 hours old, and only a template may be sent",
 }
 
@@ -31,9 +39,10 @@ class TwilioReplies(ReplyApi):
     typing_ms = 20_000
 
     def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
-        sid = quote(self._values["account_sid"], safe="")
+        sid = path_id(self._values["account_sid"], "The account's SID")
         url = f"{self._values['api_base'].rstrip('/')}/Accounts/{sid}/Messages.json"
-        return self._form(url, {"To": to.key.conversation, **self._from(to), "Body": text})
+        report_to = {"StatusCallback": f"{self.webhook_url}?{REPLY}={quote(reply_id)}"} if self.webhook_url else {}
+        return self._form(url, {"To": to.key.conversation, **self._from(to), "Body": text, **report_to})
 
     def check(self, response: ApiResponse) -> str:
         payload = object_in(response.body) or {}

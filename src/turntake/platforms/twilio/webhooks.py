@@ -8,57 +8,35 @@ token, and sends it in base64 as X-Twilio-Signature. From this follows what is d
   TURNTAKE_PUBLIC_URL. Twilio itself is not consistent about the port, so a URL is tried with and without it.
 - A form is read to check its signature, before anybody knows who sent it, so its size is limited first.
 - A body that is not a form is not part of these bytes. Twilio then puts its SHA-256 into the URL as `bodySHA256`.
-- No time is signed. A request that is sent again is valid, and is recognised by its message's id.
+- No time is signed. A request that is sent again is valid, and is recognised by its message's id; `content.py` says
+  why that id must have Twilio's form. For the same reason `AccountSid` must be ours. Headers are not signed, so
+  nothing is read from them.
 
 Twilio's own description: https://www.twilio.com/docs/usage/webhooks/webhooks-security.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
-import math
 import re
-from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl, urlencode
 
 from turntake.errors import Forged
-from turntake.platforms.channel import Channel, ChatEvent, Delivery, Needs, Option, Request, WebhookAnswer, keys_in
+from turntake.platforms.channel import Channel, Delivery, Needs, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.check import WhoAmI
-from turntake.platforms.loose_json import present
 from turntake.platforms.twilio import check
-from turntake.platforms.twilio.replies import TwilioReplies
-from turntake.rules.message import Attachment
+from turntake.platforms.twilio.content import MESSAGE_SID, SIDS, event_of
+from turntake.platforms.twilio.replies import REPLY, TwilioReplies
 
 TWIML = b'<?xml version="1.0" encoding="UTF-8"?><Response/>'
 FORM = "application/x-www-form-urlencoded"
-INBOUND = frozenset({"", "received", "receiving"})
-SHORTEST_BASE64 = 60
-"""In characters. A shorter text may well be an ordinary word, and only long SMS come like this."""
 MOST_FIELDS = 1_000
 LONGEST_FORM = 262_144
 """In bytes. Anybody can make us read a form, so it may not take long. A message has 1,600 characters at most."""
 
-# What an agent may want to know, besides what has a field of its own.
-METADATA = {
-    "ProfileName": "senderName",
-    "ExternalUserId": "externalUserId",
-    "MessageType": "messageType",
-    "MessagingServiceSid": "messagingServiceSid",
-    "ButtonText": "buttonText",
-    "ButtonPayload": "payload",
-    "OriginalRepliedMessageSender": "repliedSender",
-    "ReferralSourceUrl": "referralUrl",
-    "ReferralHeadline": "referralHeadline",
-}
-FORWARDED = {"Forwarded": "forwarded", "FrequentlyForwarded": "frequentlyForwarded"}
-
 _URL = re.compile(
     r"(?s)(?P<scheme>https?)://(?P<host>(?:[^/?]*@)?(?:\[[^]/?]*\]|[^/?:]*))(?P<port>:\d+)?(?P<rest>(?:[/?].*)?)"
 )
-_MEDIA = re.compile(r"MediaUrl(\d{1,3})")
-
-Fields = Mapping[str, str]
 
 
 class Twilio(Channel):
@@ -108,12 +86,12 @@ class Twilio(Channel):
                 "X-Twilio-Signature is not that of this URL and form: TURNTAKE_PUBLIC_URL must begin the URL "
                 "that Twilio calls, and TURNTAKE_TWILIO_AUTH_TOKEN be the account's primary token."
             )
+        self._verify_account(request)
 
     def read(self, request: Request) -> Delivery:
         """The answer is an empty TwiML document. Anything in plain text would be sent to the person."""
-        fields = dict(reversed(_parameters(request)))  # of one that is there twice, the first
-        retry_id = request.headers.get("i-twilio-idempotency-token", "")
-        return Delivery((_event(fields, retry_id),), WebhookAnswer(TWIML, "text/xml"))
+        event = event_of(_fields(request), request.query.get(REPLY, ""))
+        return Delivery((event,), WebhookAnswer(TWIML, "text/xml"))
 
     def whoami(self) -> WhoAmI:
         return check.whoami(self._values)
@@ -123,8 +101,9 @@ class Twilio(Channel):
 
     def sample(self, text: str, *, sender: str, id: str, url: str, now: int) -> Request:
         prefix = "whatsapp:" if sender.startswith("whatsapp:") else ""
+        sid = id if MESSAGE_SID.fullmatch(id) else "SM" + hashlib.blake2s(id.encode(), digest_size=16).hexdigest()
         fields = {
-            **dict.fromkeys(("MessageSid", "SmsSid", "SmsMessageSid"), id),
+            **dict.fromkeys(SIDS, sid),
             "AccountSid": self._values["account_sid"] or "AC" + "0" * 32,
             "From": sender,
             "To": prefix + (self._values["from_number"].removeprefix("whatsapp:") or "+15550100000"),
@@ -140,6 +119,12 @@ class Twilio(Channel):
         key = [*keys_in(self._values["auth_token"]), b""][0]
         signature = _signature(key, urls_of(url)[0], _signed_form(unsigned)).decode()
         return Request("POST", url, {"content-type": FORM, "x-twilio-signature": signature}, body)
+
+    def _verify_account(self, request: Request) -> None:
+        """A parameter whose name was changed counts as missing. Bodies other than forms name no account."""
+        ours, fields = self._values["account_sid"].strip(), _fields(request)
+        if ours and fields and fields.get("AccountSid") != ours:
+            raise Forged("AccountSid is another account's than TURNTAKE_TWILIO_ACCOUNT_SID: set that of this account.")
 
 
 def urls_of(url: str) -> list[str]:
@@ -182,10 +167,11 @@ def _is_covered(request: Request) -> bool:
     return hmac.compare_digest(named[0].encode("utf-8", "replace"), right)
 
 
-def _parameters(request: Request) -> list[tuple[str, str]]:
+def _fields(request: Request) -> dict[str, str]:
+    """The parameters; of one that is there twice, the first."""
     if request.method == "GET":
-        return _pairs(_query(request.url))
-    return _pairs(request.body.decode("utf-8", "replace")) if _is_form(request) else []
+        return dict(reversed(_pairs(_query(request.url))))
+    return dict(reversed(_pairs(request.body.decode("utf-8", "replace")))) if _is_form(request) else {}
 
 
 def _query(url: str) -> str:
@@ -194,84 +180,3 @@ def _query(url: str) -> str:
 
 def _pairs(form: str, errors: str = "replace") -> list[tuple[str, str]]:
     return parse_qsl(form, keep_blank_values=True, errors=errors)
-
-
-def _event(fields: Fields, retry_id: str) -> ChatEvent:
-    sid = fields.get("MessageSid") or fields.get("SmsSid") or fields.get("SmsMessageSid") or ""
-    state = fields.get("MessageStatus") or fields.get("SmsStatus") or ""
-    sender = fields.get("From") or fields.get("ExternalUserId") or ""
-    if state.lower() not in INBOUND:
-        return _status(fields, sid, state)
-    if not sender or fields.keys().isdisjoint(("MessageSid", "SmsSid", "SmsMessageSid", "Body")):
-        return ChatEvent(kind="unsupported", id=sid)
-    body = fields.get("Body", "")
-    return ChatEvent(
-        kind="opt_out" if fields.get("OptOutType") else "message",
-        account=fields.get("To", ""),
-        conversation=sender,
-        sender=sender,
-        id=sid or retry_id,
-        text=body or fields.get("ButtonText", ""),
-        attachments=(*_media(fields), *_location(fields)),
-        reply_to=fields.get("OriginalRepliedMessageSid") or None,
-        metadata=_metadata(fields) | _decoded(body),
-    )
-
-
-def _status(fields: Fields, sid: str, state: str) -> ChatEvent:
-    """What became of a message of ours: here we are `From`, and the person `To`."""
-    return ChatEvent(
-        kind="status",
-        account=fields.get("From", ""),
-        conversation=fields.get("To", ""),
-        id=sid,
-        metadata={"status": state} | present(error=fields.get("ErrorCode")),
-    )
-
-
-def _media(fields: Fields) -> Iterable[Attachment]:
-    """By the URLs that are there; NumMedia is missing at times."""
-    numbers = sorted(int(match[1]) for match in map(_MEDIA.fullmatch, fields) if match)
-    for number in dict.fromkeys(numbers):
-        if url := fields.get(f"MediaUrl{number}"):
-            content_type = fields.get(f"MediaContentType{number}") or None
-            yield Attachment(_kind(content_type), url=url, mime_type=content_type)
-
-
-def _kind(content_type: str | None) -> str:
-    if not content_type:
-        return "unknown"
-    family, _, form = content_type.partition(";")[0].strip().lower().partition("/")
-    if form in ("vcard", "x-vcard"):
-        return "contact"
-    return family if family in ("image", "audio", "video") else "document"
-
-
-def _location(fields: Fields) -> Iterable[Attachment]:
-    try:
-        degrees = {"latitude": float(fields["Latitude"]), "longitude": float(fields["Longitude"])}
-    except (KeyError, ValueError):
-        return
-    if all(map(math.isfinite, degrees.values())):
-        address = present(address=fields.get("Address"))
-        yield Attachment("location", name=fields.get("Label") or None, metadata={**degrees, **address})
-
-
-def _metadata(fields: Fields) -> dict[str, str | bool]:
-    facts: dict[str, str | bool] = {name: fields[field] for field, name in METADATA.items() if fields.get(field)}
-    return facts | {name: True for field, name in FORWARDED.items() if fields.get(field) == "true"}
-
-
-def _decoded(body: str) -> dict[str, str]:
-    """What a text says if it is base64, as long SMS are at times. The text itself stays: it may as well be a key."""
-    encoded = "".join(body.split())
-    if len(encoded) < SHORTEST_BASE64 or len(encoded) % 4 or " " in body.strip():
-        return {}
-    try:
-        raw = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return {}
-    # It is text if half of it is ASCII and nothing a control character. A part may end in the middle of a character.
-    has_controls = any(byte < 32 and byte not in b"\t\n\r" for byte in raw)
-    is_text = not has_controls and sum(byte < 128 for byte in raw) * 2 >= len(raw)
-    return {"decodedText": raw.decode("utf-8", "ignore")} if is_text else {}

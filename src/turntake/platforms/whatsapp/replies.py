@@ -3,12 +3,11 @@
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from turntake.errors import GiveUp
 from turntake.platforms import address
 from turntake.platforms.meta.replies import MetaReplies
-from turntake.platforms.replies import ApiCall, Recipient, Unit
+from turntake.platforms.replies import ApiCall, Recipient, Unit, path_id
 
 MESSAGE_ID = "wamid."
 """How the ids of WhatsApp's messages begin; those of other events are ours."""
@@ -55,7 +54,7 @@ class WhatsAppReplies(MetaReplies):
         number_id = self._number_id(to)
         if not number_id:
             raise GiveUp("WhatsApp did not say which number was written to: set TURNTAKE_WHATSAPP_PHONE_NUMBER_ID.")
-        return f"{quote(number_id, safe='')}/messages"
+        return f"{path_id(number_id, 'The phone number ID')}/messages"
 
     def _number_id(self, to: Recipient) -> str:
         return to.account or self._values.get("phone_number_id", "")

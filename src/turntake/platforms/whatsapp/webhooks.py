@@ -4,15 +4,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from turntake.platforms import address
-from turntake.platforms.channel import ChatEvent, Option, Request
+from turntake.platforms.channel import ChatEvent, Option, ReplyStatus, ReplyStatusName, Request
 from turntake.platforms.check import WhoAmI
 from turntake.platforms.loose_json import at, named_texts, objects_at, present, text_at, time_at
 from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
 from turntake.platforms.whatsapp import check
 from turntake.platforms.whatsapp.content import MOST_ERRORS, content_of, error_of
 from turntake.platforms.whatsapp.replies import MESSAGE_ID, WhatsAppReplies
+from turntake.retry_after import excerpt
 
 REFERRAL = ("source_type", "source_id", "source_url", "headline", "body", "ctwa_clid")
+STATUSES: Mapping[str, ReplyStatusName] = {
+    "sent": "sent",
+    "delivered": "delivered",
+    "read": "read",
+    "played": "read",
+    "failed": "failed",
+}
+"""WhatsApp's words for what became of a message of ours. A voice note that was played was read."""
 
 People = Mapping[str, dict[str, Any]]
 """Contacts by id."""
@@ -130,6 +139,8 @@ def _circumstances(message: dict[str, Any], contact: dict[str, Any]) -> dict[str
 
 
 def _status(account: str, status: dict[str, Any]) -> ChatEvent:
+    name = STATUSES.get(text_at(status, "status"))
+    error = _failure(status) if name == "failed" else ""
     return ChatEvent(
         kind="status",
         account=account,
@@ -142,7 +153,16 @@ def _status(account: str, status: dict[str, Any]) -> ChatEvent:
             replyId=text_at(status, "biz_opaque_callback_data"),
             errors=[error_of(error) for error in objects_at(status, "errors")[:MOST_ERRORS]],
         ),
+        reply=ReplyStatus(text_at(status, "biz_opaque_callback_data"), name, error) if name else None,
     )
+
+
+def _failure(status: dict[str, Any]) -> str:
+    """In WhatsApp's own words."""
+    error = error_of(next(iter(objects_at(status, "errors")), {}))
+    words = ": ".join(dict.fromkeys(str(error[name]) for name in ("title", "details") if name in error))
+    code = f" (code {int(error['code'])})" if "code" in error else ""
+    return excerpt(f"WhatsApp reports that the reply failed: {words or 'it gives no reason'}{code}")
 
 
 def _echo(account: str, echo: dict[str, Any]) -> ChatEvent:
