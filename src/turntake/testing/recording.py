@@ -96,5 +96,5 @@ def _matches(actual: Any, recorded: Any) -> bool:
     return bool(actual == recorded)
 
 
-def _is_like(value: msgspec.Struct, recorded: Mapping[str, Any]) -> bool:
-    return all(getattr(value, _CAMEL.get(name, name)) == value for name, value in recorded.items())
+def _is_like(actual: msgspec.Struct, recorded: Mapping[str, Any]) -> bool:
+    return all(getattr(actual, _CAMEL.get(name, name)) == value for name, value in recorded.items())

@@ -210,13 +210,13 @@ def test_without_a_secret_there_is_no_sample() -> None:
 
 
 SHARE = {"is_share": True, "is_msg_unfurl": True, "text": "we are closed", "fallback": "[Bob] we are closed"}
-PDF = {"id": "F1", "mimetype": "application/pdf", "name": "menu.pdf", "url_private": "https://files.test/F1"}
+PDF = {"id": "F0MENU", "mimetype": "application/pdf", "name": "menu.pdf", "url_private": "https://files.test/F0MENU"}
 
 
 def test_what_is_shared_beside_a_comment_is_part_of_the_message() -> None:
     event = posted(text="is this true?", attachments=[SHARE | {"files": [PDF]}])
     assert (event.kind, event.text) == ("message", "is this true?\nwe are closed")
-    assert [(each.kind, each.id) for each in event.attachments] == [("file", "F1")]
+    assert [(each.kind, each.id) for each in event.attachments] == [("file", "F0MENU")]
 
 
 def test_a_file_that_is_shared_without_a_word_is_a_message() -> None:

@@ -256,7 +256,7 @@ def test_a_rich_message_is_read_block_by_block() -> None:
         "inside",
         "Ann",
         "a+b",
-        "the sea",
+        "sea",
         "Ben",
     ]
     assert [(each.kind, each.id) for each in event.attachments] == [("image", "l"), ("voice", "v")]
