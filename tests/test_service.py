@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from harness.servers import calling
 from harness.turns import ADA, silent
 from turntake import Arrival, ConversationKey, InvalidMessage, Message, TurnTake
 from turntake.testing.clock import VirtualClock
@@ -29,3 +32,13 @@ async def test_a_clock_set_back_between_two_runs_stalls_and_reorders_nothing(tmp
     assert after.now() >= before.now()
     assert snapshot is not None
     assert [message.text for message in snapshot.messages] == ["first", "second"]
+
+
+async def test_its_lifespan_runs_it_inside_another_app() -> None:
+    """`FastAPI(lifespan=turns.lifespan)`; a mounted app's own lifespan is not run."""
+    turns = TurnTake("memory://", agent=silent)
+    outer = Starlette(routes=[Mount("/chat", turns.asgi())], lifespan=turns.lifespan)
+    async with outer.router.lifespan_context(outer), calling(outer) as client:
+        said = await client.post("/chat/v1/messages", json={"conversation": "ada", "id": "1", "text": "hi"})
+        assert said.status_code == 202
+    assert not turns.is_running

@@ -182,6 +182,11 @@ class TurnTake:
         return self._store is not None
 
     @property
+    def is_answering(self) -> bool:
+        """Whether answers are under way here."""
+        return self._worker is not None and self._worker.is_busy
+
+    @property
     def store(self) -> Store:
         if self._store is None:
             raise ConfigurationError("TurnTake is not running: enter it with `async with turns:` first.")

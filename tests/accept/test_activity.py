@@ -50,3 +50,15 @@ def test_activity_without_messages_does_nothing(client: httpx2.Client) -> None:
 def test_bad_activity_is_refused(client: httpx2.Client, body: Any) -> None:
     """As for messages."""
     assert post(client, body).status_code == 400
+
+
+def test_a_word_that_is_not_allowed_comes_with_those_that_are(client: httpx2.Client) -> None:
+    """In bodies and in queries."""
+    refused = post(client, {**ANA, "kind": "dancing"}).json()
+    assert refused["detail"] == (
+        "Invalid enum value 'dancing'; allowed are 'typing', 'recording', 'stopped' at $.kind."
+    )
+    assert refused["errors"][0]["at"] == "$.kind"
+    listed = client.get("/v1/conversations", params={"status": "asleep"}).json()
+    assert "Invalid enum value 'asleep'; allowed are '" in listed["detail"]
+    assert "'collecting'" in listed["detail"]

@@ -83,3 +83,23 @@ async def test_a_stop_is_not_held_up_by_a_stubborn_handler() -> None:
     let_go.set()
     assert conversation.turn is not None
     assert not conversation.turn.is_leased
+
+
+async def test_who_hurries_a_stop_has_the_rest_handed_back_at_once(clock: VirtualClock, store: MemoryStore) -> None:
+    """However long handlers were to be waited for."""
+    begun = asyncio.Event()
+
+    async def stuck(turn: Turn) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with TurnTake(store, rules=AT_ONCE, agent=stuck, shutdown_ms=600_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        await begun.wait()
+        assert turns.is_answering
+        turns.drain()
+        turns.hurry()
+    (record,) = await store.history.turns(ADA, 10)
+    assert record.turn is not None
+    assert (record.status, record.turn.is_leased, record.turn.failures) == ("answering", False, 0)

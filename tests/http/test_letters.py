@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from harness.servers import Echo, talking, until, watching
-from turntake import Rules, TurnTake
+from turntake import GiveUp, Rules, Turn, TurnTake
 from turntake.rules.conversation import Conversation
 
 PATIENT = Rules(silence_ms=30_000)
@@ -88,3 +88,84 @@ def test_what_is_refused(client: httpx2.Client) -> None:
     assert client.get("/v1/dead-letters", params={"limit": "x"}).status_code == 400
     refused = client.put("/v1/dead-letters/x")
     assert (refused.status_code, set(refused.headers["allow"].split(", "))) == (405, {"GET", "HEAD", "DELETE"})
+
+
+def letters(client: httpx2.Client) -> list[str]:
+    return [each["conversationKey"].rpartition(":")[2] for each in client.get("/v1/dead-letters").json()["deadLetters"]]
+
+
+def retry_all(client: httpx2.Client, **body: object) -> int:
+    """How many were retried, in pages of two, as the answers say how to go on."""
+    retried = 0
+    while True:
+        page = client.post("/v1/dead-letters/retry", json={"limit": 2, **body})
+        assert page.status_code == 202, page.text
+        retried += page.json()["retried"]
+        body |= {"cursor": page.json()["cursor"], "before": page.json()["before"]}
+        if page.json()["cursor"] is None:
+            return retried
+
+
+def test_several_are_retried_page_by_page(client: httpx2.Client) -> None:
+    """Each is answered, and none is left."""
+    for name in ("ana", "bob", "cid", "dan", "eve"):
+        letter(client, name)
+    with watching(client) as events:
+        assert retry_all(client) == 5
+        assert {until(events, "answered")["conversationKey"].rpartition(":")[2] for _ in range(5)} == {
+            "ana",
+            "bob",
+            "cid",
+            "dan",
+            "eve",
+        }
+    assert letters(client) == []
+    assert retry_all(client) == 0
+
+
+def test_those_retried_are_chosen_by_time_and_reason(client: httpx2.Client) -> None:
+    for name in ("ana", "bob"):
+        letter(client, name)
+    assert retry_all(client, reason="expired") == 0
+    assert retry_all(client, since="2100-01-01T00:00:00Z") == 0
+    assert retry_all(client, before="2001-01-01T00:00:00Z") == 0
+    assert letters(client) == ["bob", "ana"]
+    assert retry_all(client, reason="By Order", since="2001-01-01T00:00:00Z", before="2100-01-01T00:00:00Z") == 2
+
+
+def test_what_fails_again_is_not_retried_twice() -> None:
+    """Else an agent that is still broken would be called without end."""
+    calls: list[str] = []
+
+    async def broken(turn: Turn) -> str:
+        calls.append(turn.id)
+        raise GiveUp("still broken")
+
+    turns = TurnTake("memory://", rules=Rules(silence_ms=0, typing_inference_ms=0), agent=broken)
+    with talking(turns) as client, watching(client) as events:
+        for name in ("ana", "bob", "cid"):
+            client.post("/v1/messages", json={"conversation": name, "id": "1", "text": "hi"})
+            until(events, "dead-lettered")
+        first = client.post("/v1/dead-letters/retry", json={"limit": 1}).json()
+        until(events, "dead-lettered")
+        assert first["retried"] == 1
+        # From the beginning once more: the one that died again is later than `before`.
+        assert retry_all(client, before=first["before"]) == 2
+        for _ in range(2):
+            until(events, "dead-lettered")
+    assert len(calls) == 6
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"since": "yesterday"}, "`since` is not an instant; write it like 2026-11-15T09:30:00.250Z."),
+        ({"before": "2026-11-15"}, "`before` is not an instant"),
+        ({"cursor": "x"}, "This cursor is not one that a listing gave"),
+        ({"all": True}, "unknown field `all`"),
+    ],
+)
+def test_a_choice_that_means_nothing_is_refused(client: httpx2.Client, body: dict[str, object], says: str) -> None:
+    refused = client.post("/v1/dead-letters/retry", json=body)
+    assert refused.status_code == 400
+    assert says in refused.json()["detail"]

@@ -88,9 +88,13 @@ class _MemoryLetters(Letters):
     async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
         letters = [letter_of(self._model.owners[id], closed) for id, closed in self._model.letters.items()]
         newest_first = sorted(letters, key=lambda letter: (letter.at, letter.id), reverse=True)
-        start = int(cursor or 0)
-        more = start + limit < len(newest_first)
-        return Page(tuple(newest_first[start : start + limit]), str(start + limit) if more else "")
+        if cursor:
+            # By the last letter and not by a number: those before it may be retried between two pages.
+            at, _, id = cursor.partition("-")
+            last = int(at), id
+            newest_first = [letter for letter in newest_first if (letter.at, letter.id) < last]
+        page = tuple(newest_first[:limit])
+        return Page(page, f"{page[-1].at}-{page[-1].id}" if len(newest_first) > limit else "")
 
     async def get(self, letter_id: str) -> Letter | None:
         return self._model.letter(letter_id)

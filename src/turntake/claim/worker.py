@@ -64,6 +64,10 @@ class Worker:
             await asyncio.gather(*(self._hand_back(attempt) for attempt in unfinished))
         self._extending.cancel()
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
     def hurry(self) -> None:
         """Ends the time that a stop gives to handlers: what is left is handed back at once."""
         self._hurried.set()

@@ -30,6 +30,24 @@ build().parse_args(["serve", "--port", "0"])
 assemble(load()).turns.asgi()
 print(*{"httpx2", "rich", "pydantic"} & set(sys.modules))
 """
+# As an interactive shell does with `&`: a process group of its own, which is not the terminal's.
+IN_BACKGROUND = """
+import os, pty, signal, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.execv(sys.argv[1], sys.argv[1:])
+    os.waitpid(job, 0)
+    os._exit(0)
+said = ""
+while "stops it" not in said:
+    said += os.read(terminal, 4096).decode()
+print(said, flush=True)
+os.kill(int(said.split("kill ")[1].split()[0]), signal.SIGTERM)
+os.waitpid(pid, 0)
+"""
 OBJECT = """
 from turntake import TurnTake
 turns = TurnTake("memory://")
@@ -95,6 +113,22 @@ def test_an_unfinished_answer_is_handed_back(tmp_path: Path) -> None:
         assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None
     with served(tmp_path) as after:
         assert eventually(after.client, f"/v1/turns/{turn_id}", status="answered")["attempt"] == 2
+
+
+def test_a_second_signal_hands_back_at_once_and_is_still_a_clean_stop(tmp_path: Path) -> None:
+    """Whoever is in a hurry loses nothing: the exit code is 0, and the turn waits for the next start."""
+    (tmp_path / "stuck.py").write_text(STUCK)
+    with served(tmp_path, *QUICK, "--agent", "stuck:answer", "--worker-shutdown-ms", "600000") as server:
+        with server.client.events() as events:
+            server.client.post("/v1/messages", message("hello"))
+            turn_id = first(events, "claimed")["turnId"]
+            server.process.send_signal(signal.SIGTERM)
+            assert list(events) == []
+        # The streams end when the server has closed; from here on only the answer is waited for.
+        server.logged("Waiting for answers under way")
+        assert server.stop() == 0
+    with served(tmp_path, "--role", "accept") as meanwhile:
+        assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None
 
 
 def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
@@ -203,6 +237,39 @@ def test_banner_at_a_terminal(tmp_path: Path) -> None:
     assert "role   all: accepts messages and works on turns" in said
     assert "turntake send --follow " in said
     assert "curl http://127.0.0.1:" in said
+
+
+def test_a_first_start_is_quiet(tmp_path: Path) -> None:
+    """Nothing is wrong, so nothing is warned about: the first line is where it listens, and no line is logged."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command("serve", "--port", "0"), cwd=tmp_path, env=environment(), stdout=theirs, stderr=theirs
+    )
+    with process, os.fdopen(ours, errors="replace") as terminal:
+        os.close(theirs)
+        lines = [terminal.readline().strip()]
+        while "Ctrl-C" not in lines[-1]:
+            lines.append(terminal.readline().strip())
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+    assert next(filter(None, lines)).startswith("turntake is listening on http://127.0.0.1:")
+    assert [line for line in lines if "INFO" in line or "WARNING" in line] == []
+    assert "chats  none configured, so every webhook is refused; see `turntake channels`" in lines
+
+
+def test_a_job_in_the_background_says_how_to_stop_it(tmp_path: Path) -> None:
+    """Ctrl-C does not reach it."""
+    said = subprocess.run(
+        [sys.executable, "-c", IN_BACKGROUND, *command("serve", "--port", "0")],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert "It runs in the background: kill " in said.stdout, said.stderr
+    assert "Ctrl-C" not in said.stdout
 
 
 def test_the_banner_promises_only_what_the_role_does(tmp_path: Path) -> None:

@@ -172,3 +172,16 @@ def test_another_server_is_called_by_its_own_address(
     with served(tmp_path, *QUICK, env=elsewhere) as other:
         assert main(["send", "hi", "--channel", "twilio", "--url", other.url]) == 0
     assert capsys.readouterr().out.startswith("accepted 1 webhook at /webhooks/twilio\n")
+
+
+def test_ids_look_like_the_platforms_own(capsys: Output, server: Served) -> None:
+    """WhatsApp shows that somebody types only for a message of its own."""
+    assert main(["send", "hi", "--channel", "whatsapp", "--sender", "15550100777", "--follow"]) == 0
+    (conversation,) = [
+        each["conversationKey"]
+        for each in server.client.get("/v1/conversations", channel="whatsapp", limit=100)["conversations"]
+        if each["conversationId"] == "15550100777"
+    ]
+    (past,) = server.client.get(f"/v1/conversations/{conversation}")["turns"]
+    (message,) = server.client.get(f"/v1/turns/{past['turnId']}")["messages"]
+    assert message["id"].startswith("wamid.")

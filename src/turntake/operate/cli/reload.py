@@ -51,7 +51,7 @@ class Reloader:
             if self._is_stopping:
                 return code
             now = changed_at(self._folder)
-            names = ", ".join(sorted(str(path) for path, _ in now.items() ^ seen.items())[:3])
+            names = ", ".join(sorted({str(path) for path, _ in now.items() ^ seen.items()})[:3])
             say(paint("dim", f"  Changed: {names or 'a file'}. Starting again."))
             sys.stdout.flush()
             seen = now

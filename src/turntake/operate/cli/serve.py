@@ -110,6 +110,11 @@ async def _serve(options: Options, parts: Parts, bound: socket) -> None:
             async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
                 await server.serve([bound])
                 until_stopped.enter_context(_hurried_by_signals(parts))
+                if parts.turns.is_answering:
+                    log.info(
+                        "Waiting for answers under way",
+                        extra={"action": "stop", "at_most_ms": options.worker.shutdown_ms},
+                    )
     finally:
         bound.close()
         await parts.aclose()

@@ -38,10 +38,9 @@ async def examine(
         yield finding
     async for finding in stores.examine(options.store, clock):
         yield finding
-    for finding in agent(options):
-        yield finding
-    if not is_offline and "://" in options.agent:
-        yield await agent_listens(options.agent)
+    found = agent(options)
+    is_asked = found.level == "ok" and "://" in options.agent and not is_offline
+    yield await agent_listens(options.agent) if is_asked else found
     for finding in access(options):
         yield finding
     async for finding in examine_channels.examine(options, is_offline=is_offline):
@@ -85,16 +84,15 @@ def configuration(options: Options, environ: Mapping[str, str]) -> Iterator[Find
             yield Finding("warn", "secret", f"everybody can read {path}: chmod 600 {path}")
 
 
-def agent(options: Options) -> Iterator[Finding]:
+def agent(options: Options) -> Finding:
     """Whether the agent can be found; `agent_listens` says whether one behind a URL is there."""
     from turntake.operate.assemble import agent_of
 
     try:
         agent_of(options)
-        is_url = "://" in options.agent
-        yield Finding("ok", "agent", f"{without_password(options.agent)} {'can be called' if is_url else 'loads'}")
+        return Finding("ok", "agent", f"{without_password(options.agent)} loads")
     except TurntakeError as error:
-        yield Finding("fail", "agent", str(error))
+        return Finding("fail", "agent", str(error))
 
 
 async def agent_listens(url: str) -> Finding:
