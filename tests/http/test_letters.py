@@ -96,11 +96,11 @@ def letters(client: httpx2.Client) -> list[str]:
 
 def retry_all(client: httpx2.Client, **body: object) -> int:
     """How many were retried, in pages of two, as the answers say how to go on."""
-    retried = 0
+    retried: int = 0
     while True:
         page = client.post("/v1/dead-letters/retry", json={"limit": 2, **body})
         assert page.status_code == 202, page.text
-        retried += page.json()["retried"]
+        retried += int(page.json()["retried"])
         body |= {"cursor": page.json()["cursor"], "before": page.json()["before"]}
         if page.json()["cursor"] is None:
             return retried
