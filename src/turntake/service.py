@@ -214,7 +214,10 @@ class TurnTake:
         Blank ones are ignored, and so are amendments of a conversation in which nothing waits any more. A message that
         could not be read again is refused with InvalidMessage, and none of the call's messages is buffered then.
         """
-        arrivals = [sound_arrival(arrival) for arrival in arrivals]
+        return await self.accept_sound([sound_arrival(arrival) for arrival in arrivals])
+
+    async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         appends = [Append(a.key, a.message, self.rules_for(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []

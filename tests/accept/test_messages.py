@@ -213,13 +213,13 @@ def test_the_largest_is_still_taken(client: httpx2.Client, body: dict[str, Any])
 def test_accepting_is_one_call(turns: TurnTake, client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list reaches the store in one piece, so that it can store each conversation's part of it at once."""
     calls = []
-    accept = turns.accept
+    accept = turns.accept_sound
 
     async def counted(arrivals: Any) -> Any:
         calls.append([arrival.key for arrival in arrivals])
         return await accept(arrivals)
 
-    monkeypatch.setattr(turns, "accept", counted)
+    monkeypatch.setattr(turns, "accept_sound", counted)
     post(client, [{"conversation": name, "id": "1", "text": "hi"} for name in "abc"])
     assert calls == [[ConversationKey.of(name) for name in "abc"]]
 

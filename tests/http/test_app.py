@@ -197,7 +197,7 @@ def test_our_own_mistake_is_a_500_without_details(
     async def broken(arrivals: Any) -> Any:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(turns, "accept", broken)
+    monkeypatch.setattr(turns, "accept_sound", broken)
     with caplog.at_level(logging.ERROR), talking(turns) as client:
         response = client.post("/v1/messages", json=HI)
         assert client.get("/healthz").status_code == 200

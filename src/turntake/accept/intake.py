@@ -45,7 +45,7 @@ class Intake:
             (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
         )
         if messages:
-            await self._turns.accept(list(_arrivals(messages)))
+            await self._turns.accept_sound(list(_arrivals(messages)))
         for key, event in keyed:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")

@@ -76,9 +76,9 @@ class Messages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrivals = arrivals_in(await read_body(receive))
         if isinstance(arrivals, list):
-            await send_accepted(send, list(map(receipt_view, await self._turns.accept(arrivals))))
+            await send_accepted(send, list(map(receipt_view, await self._turns.accept_sound(arrivals))))
         else:
-            (receipt,) = await self._turns.accept([arrivals])
+            (receipt,) = await self._turns.accept_sound([arrivals])
             await send_accepted(send, receipt_view(receipt))
 
 

@@ -1,6 +1,6 @@
 // The live events, a card for each conversation. Whatever came from outside is written as text, never as markup.
 
-const FRAGMENTS = ["Hi!", "I have a question", "about my order 4711"];
+const FRAGMENTS = ["Hi!", "I have a question", "about order 4711"];
 const PAUSE_MS = 800;
 const RECONNECT_MS = 2000;
 const MOST_CARDS = 20;

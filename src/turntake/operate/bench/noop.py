@@ -25,7 +25,7 @@ from turntake.service import TurnTake
 class Storeless(TurnTake):
     """Answers as if it had buffered the messages, and keeps nothing."""
 
-    async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+    async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         due_at = self.clock.now() + 1_000
         return [Receipt("buffered", arrival.key, 1, due_at, "silence") for arrival in arrivals]
 
