@@ -55,6 +55,7 @@ def test_without_an_argument_the_message_is_the_first_line_of_the_docstring(erro
 def test_what_a_handler_may_meet_is_exported() -> None:
     public = {kind.__name__ for kind in CLASSES} & set(turntake.__all__)
     assert public == {
+        "Away",
         "ClaimLost",
         "ConfigurationError",
         "GiveUp",

@@ -19,6 +19,7 @@ WAITS = {"wait", "wait_for", "join", "timeout", "notifies", "select"}
 # Where time is what the thing is about, and why.
 ON_PURPOSE = {
     "harness/databases.py": "`until` asks servers, which tell nobody that they are ready or that they agree",
+    "harness/dying_worker.py": "processes that die or stand still in the middle of answers, and nobody else to ask",
     "harness/proxy.py": "a slow network, for chaos; its test passes the time itself",
     "harness/agent_server.py": "an agent that sends a byte now and then, against a limit of the whole answer",
     "tests/test_tutorial.py": "takes the pause out of a program that the tutorial shows",

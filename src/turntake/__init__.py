@@ -3,6 +3,7 @@
 from turntake.arrival import Arrival, Receipt
 from turntake.deliver.turn import Turn
 from turntake.errors import (
+    Away,
     ClaimLost,
     ConfigurationError,
     GiveUp,
@@ -23,6 +24,7 @@ __all__ = [
     "PRESETS",
     "Arrival",
     "Attachment",
+    "Away",
     "ClaimLost",
     "ConfigurationError",
     "ConversationKey",

@@ -16,7 +16,8 @@ The first answer is taken as it is, since no deadline was given by our clock yet
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 DAY_MS = 24 * 3_600_000
@@ -69,6 +70,44 @@ class Clock(ABC):
 
     async def sleep(self, duration_ms: int) -> None:
         await self.sleep_until(self.now() + duration_ms)
+
+    @asynccontextmanager
+    async def limit(self, duration_ms: int) -> AsyncIterator["TimeLimit"]:
+        """What runs inside is cancelled after so long, which raises TimeoutError; the limit can be moved meanwhile."""
+        async with asyncio.timeout(None) as timeout:
+            limit = TimeLimit(self, timeout, self.now() + duration_ms)
+            try:
+                yield limit
+            finally:
+                limit.end()
+
+
+class TimeLimit:
+    """When something must be done."""
+
+    __slots__ = ("_clock", "_timeout", "_timer", "at", "has_expired")
+
+    def __init__(self, clock: Clock, timeout: asyncio.Timeout, at: int) -> None:
+        self._clock = clock
+        self._timeout = timeout
+        self._timer: Timer | None = None
+        self.has_expired = False
+        self.move(at)
+
+    def move(self, at: int) -> None:
+        self.end()
+        self.at = at
+        self._timer = self._clock.call_at(at, self._expire)
+
+    def end(self) -> None:
+        """From here on it cancels nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        # A time that has passed, on any loop: it expires as soon as the loop comes round.
+        self._timeout.reschedule(0.0)
 
 
 class SystemClock(Clock):

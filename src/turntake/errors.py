@@ -7,7 +7,9 @@
     ├── StoreUnavailable        the store did not confirm it; nothing was acknowledged
     ├── ClaimLost               another worker, or an interruption, took the turn over
     ├── RetryLater              raised by a handler or for a platform: again later, this is not a failure
+    ├── Away                    raised by a handler or for an agent: nobody is there now, this is not a failure
     ├── GiveUp                  raised by a handler or for a platform: never again with this turn
+    ├── TimedOut                a handler took longer than it may, and was cancelled
     ├── Problem                 ends an HTTP request with a status and a sentence that says what to do
     ├── Forged                  raised by a channel: the platform did not send this webhook
     ├── Unreadable              raised by a channel: the platform sent it, but nobody can read it
@@ -69,8 +71,16 @@ class RetryLater(TurntakeError):
         self.after_ms = int(after * 1000)
 
 
+class Away(TurntakeError):
+    """The agent cannot be reached just now; the turn waits until it can, for as long as `rules.ttl_ms` allows."""
+
+
 class GiveUp(TurntakeError):
     """The agent will never be able to answer this turn."""
+
+
+class TimedOut(TurntakeError):
+    """The handler took longer than `worker.handler_ms` and was cancelled."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -80,6 +80,7 @@ class TurnTake:
         lease_ms: int = _WORKER.lease_ms,
         keep_ms: int = _HISTORY.keep_ms,
         shutdown_ms: int = _WORKER.shutdown_ms,
+        handler_ms: int = _WORKER.handler_ms,
         clock: Clock | None = None,
         observers: Sequence[Observer] = (),
         yields: Yields = _HANDLER.yields,
@@ -96,7 +97,7 @@ class TurnTake:
         self.events = Stream(self.observers)
         self.rules = _preset(rules) if isinstance(rules, str) else rules
         self.role = role
-        self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms))
+        self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
         self._yields = _valid(HandlerOptions(yields)).yields
         self._sink = None if agent is None else self._as_sink(agent)
@@ -176,6 +177,11 @@ class TurnTake:
         """While it drains: no longer waits for answers under way, and hands them back now."""
         if self._worker is not None:
             self._worker.hurry()
+
+    @property
+    def slots_full_ms(self) -> int:
+        """For how long every slot for a turn has been taken in this process, if that is worth a word; else 0."""
+        return 0 if self._worker is None else self._worker.full_ms
 
     @property
     def is_running(self) -> bool:

@@ -5,13 +5,13 @@ import random
 from pathlib import Path
 
 import pytest
+from chaos.allowed import ALLOWED
+from chaos.store_faults import store_faults
 from redis import Redis
 from redis.cluster import RedisCluster
 from redis.sentinel import Sentinel as SentinelClient
 
-from chaos.allowed import ALLOWED
 from chaos.history import History
-from chaos.store_faults import store_faults
 from chaos.stores import STORES, Setup, redis
 from harness.databases import HOST, until
 

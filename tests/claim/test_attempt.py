@@ -8,7 +8,7 @@ from harness.turns import ADA, AT_ONCE, only_turn, say, taken_over
 from turntake import ClaimLost, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
-from turntake.rules.conversation import Answered, Settlement
+from turntake.rules.conversation import Answered, Lease, Settlement
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -104,8 +104,8 @@ async def test_a_promise_is_not_cut_short_while_it_is_being_saved(clock: Virtual
     """Leases are extended meanwhile, and this one may not be: its time would shrink to that of a lease."""
 
     class Slow(MemoryStore):
-        async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
-            kept = await super().extend(claims, lease_ms)
+        async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+            kept = await super().extend(claims, lease_ms, lease)
             if lease_ms == 600_000:
                 await clock.sleep(30_000)
             return kept

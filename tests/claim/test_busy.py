@@ -35,12 +35,12 @@ async def test_a_promised_answer_keeps_the_conversation_claimed(clock: VirtualCl
 
 
 async def test_a_message_during_a_long_answer_costs_it_no_attempt(clock: VirtualClock, store: MemoryStore) -> None:
-    """The agent takes two minutes, twice a lease: a follow-up waits, and neither turn counts as failed."""
+    """The agent takes nearly two minutes, about two leases: a follow-up waits, and neither turn counts as failed."""
     handed_over = []
 
     async def answer(turn: Turn) -> None:
         handed_over.append((turn.text, turn.attempt))
-        await clock.sleep(120_000)
+        await clock.sleep(119_000)
 
     async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
         await turns.receive("one", conversation="ada", id="m1")

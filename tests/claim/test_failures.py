@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from turntake import ConversationKey, GiveUp, RetryLater, Rules
 from turntake.claim.failures import LONGEST_ERROR, setback_of, settlement_after
-from turntake.errors import CallFailed, FateUnknown, SendFailed
+from turntake.errors import Away, CallFailed, FateUnknown, SendFailed, TimedOut
 from turntake.rules.conversation import Dead, Progress, Retry, SealedTurn
 from turntake.rules.deadline import Deadline
 from turntake.rules.records import Claim
@@ -26,7 +26,9 @@ CLAIM = Claim(
         (GiveUp("no such chat"), Setback("given up", "no such chat")),
         (RuntimeError("no model"), Setback("failed", "RuntimeError: no model")),
         (CallFailed("broke off"), Setback("failed", "CallFailed: broke off")),
-        (SendFailed("refused"), Setback("failed", "SendFailed: refused")),
+        (SendFailed("refused"), Setback("away", "SendFailed: refused")),
+        (Away("refused"), Setback("away", "Away: refused")),
+        (TimedOut("too long"), Setback("timed out", "TimedOut: too long")),
         (FateUnknown("silence"), Setback("failed", "FateUnknown: silence")),
     ],
 )

@@ -7,6 +7,7 @@ from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say, taken_over
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.rules.conversation import Lease
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -61,25 +62,6 @@ async def test_a_worker_that_died_is_replaced_when_its_lease_ends(clock: Virtual
         assert seen == []
         await clock.advance(1)
     assert seen == [(dead.turn.id, "hello", 2)]
-
-
-async def test_a_crashing_turn_is_not_tried_for_ever(clock: VirtualClock, store: MemoryStore) -> None:
-    """Every worker that touched it died without a word: it becomes a dead letter, without one more try."""
-    called = []
-
-    async def answer(turn: Turn) -> None:
-        called.append(turn.id)
-
-    async with TurnTake(store, role="accept", rules=AT_ONCE, clock=clock) as front:
-        await say(front, "poison")
-    for _ in range(3):
-        await store.claim(10, 1_000)
-        await clock.advance(1_000)
-    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock):
-        await clock.advance(1)
-        letters = await store.letters.list(10)
-    assert called == []
-    assert [letter.reason for letter in letters.items] == ["failed 3 times"]
 
 
 async def test_a_worker_that_lost_its_claim_cannot_answer(clock: VirtualClock, store: MemoryStore) -> None:
@@ -140,9 +122,9 @@ async def test_a_worker_that_is_in_time_extends_no_leases_to_claim(clock: Virtua
     extended: list[int] = []
 
     class Counting(MemoryStore):
-        async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+        async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
             extended.append(len(claims))
-            return await super().extend(claims, lease_ms)
+            return await super().extend(claims, lease_ms, lease)
 
     async def answer(turn: Turn) -> None:
         await clock.sleep(50_000)

@@ -3,11 +3,13 @@
 import asyncio
 from pathlib import Path
 
-from harness.turns import ADA, AT_ONCE, say, silent
+from harness.fake_outbound import Postbox
+from harness.turns import ADA, AT_ONCE, only_turn, say, silent
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.clock import SystemClock
+from turntake.platforms.replies import Recipient
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -103,3 +105,63 @@ async def test_who_hurries_a_stop_has_the_rest_handed_back_at_once(clock: Virtua
     (record,) = await store.history.turns(ADA, 10)
     assert record.turn is not None
     assert (record.status, record.turn.is_leased, record.turn.failures) == ("answering", False, 0)
+
+
+class Slow(Postbox):
+    """Takes seven seconds for each reply."""
+
+    def __init__(self, clock: VirtualClock, takes_ms: int, is_double_safe: bool = False) -> None:
+        super().__init__()
+        self._clock = clock
+        self._takes_ms = takes_ms
+        self._is_double_safe = is_double_safe
+
+    @property
+    def sends_unknown_again(self) -> bool:
+        return self._is_double_safe
+
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        self.places.append(index)
+        await self._clock.sleep(self._takes_ms)
+        self.sent.append(text)
+        return ""
+
+
+async def stopped_while_sending(store: MemoryStore, clock: VirtualClock, postbox: Postbox, in_ms: int) -> None:
+    """A stop in the middle of the first reply; the clock goes on meanwhile."""
+
+    async def answer(turn: Turn) -> list[str]:
+        return ["one", "two"]
+
+    turns = TurnTake(store, rules=AT_ONCE, agent=answer, outbound=postbox, shutdown_ms=1, clock=clock)
+    async with turns:
+        await say(turns, "hello")
+        await clock.advance(1_000)
+        turns.drain()
+        while store.model.conversations[ADA].turn and store.model.conversations[ADA].turn.is_leased:  # type: ignore[union-attr]
+            await clock.advance(in_ms)
+
+
+async def test_a_reply_that_is_with_the_platform_may_end_before_a_stop(clock: VirtualClock, store: MemoryStore) -> None:
+    """It is noted as sent, and whoever comes next sends the one after it."""
+    first, second = Slow(clock, 7_000), Postbox()
+    await stopped_while_sending(store, clock, first, 500)
+    async with TurnTake(store, agent=silent, outbound=second, clock=clock) as turns:
+        await clock.advance(100)
+        record = await only_turn(turns)
+    assert (first.sent, second.sent) == (["one"], ["two"])
+    assert record.status == "answered"
+
+
+async def test_a_reply_that_does_not_end_before_a_stop_is_of_unknown_fate(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """With `replies.on_unknown = "skip"` it is not sent again."""
+    first, second = Slow(clock, 60_000), Postbox()
+    await stopped_while_sending(store, clock, first, 500)
+    async with TurnTake(store, agent=silent, outbound=second, clock=clock) as turns:
+        await clock.advance(100)
+        record = await only_turn(turns)
+    assert (first.places, first.sent, second.sent) == ([0], [], ["two"])
+    assert record.turn is not None
+    assert record.turn.progress.unknown == (0,)

@@ -5,14 +5,14 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Answered, Dead, Progress, Retry, Touch
+from turntake.rules.conversation import Answered, Dead, Lease, Progress, Retry, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import DECISIONS_KEPT, amend, arrival_at, turn_id
+from turntake.rules.transitions import DECISIONS_KEPT, PROMISE_BROKEN, WORKER_STOPPED, amend, arrival_at, turn_id
 
 LEASE_MS = 60_000
 KEY = ConversationKey.of("ann")
@@ -100,11 +100,55 @@ def test_a_claim_knows_when_its_person_began() -> None:
     assert claim.first_at == 7
 
 
-def test_an_expired_lease_is_a_failed_attempt() -> None:
-    """Whoever held it said nothing more."""
+@pytest.mark.parametrize(
+    ("lease", "lapses", "failures", "error"),
+    [("", 1, 0, ""), ("alone", 1, 1, WORKER_STOPPED), ("promised", 0, 1, PROMISE_BROKEN)],
+)
+def test_what_the_end_of_a_lease_counts_as(lease: Lease, lapses: int, failures: int, error: str) -> None:
+    """Whoever held it said nothing more: that may be its own fault, or that of a turn beside it, or the agent's."""
     model, claim = claimed("m1")
-    (again,) = model.claim(1, LEASE_MS, claim.turn.due_at)
-    assert (again.turn.attempt, again.turn.failures, again.epoch) == (2, 1, claim.epoch + 1)
+    assert model.extend([claim], LEASE_MS, 5_000, lease) == [True]
+    (again,) = model.claim(1, LEASE_MS, 5_000 + LEASE_MS)
+    turn = again.turn
+    assert (turn.attempt, turn.lapses, turn.failures, turn.error, turn.lease) == (2, lapses, failures, error, "")
+    assert again.epoch > claim.epoch
+
+
+def test_a_turn_that_was_handed_to_nobody_is_no_attempt() -> None:
+    """It keeps its number; what it went through before stays with it."""
+    model, claim = claimed("m1")
+    assert model.settle(claim, Retry(1_000, is_failure=False, is_tried=False), 5_000)
+    (again,) = model.claim(1, LEASE_MS, 6_000)
+    assert (again.turn.attempt, again.turn.failures, again.turn.lapses) == (1, 0, 0)
+
+
+def test_a_turn_that_was_handed_back_can_be_brought_forward_and_not_put_off() -> None:
+    """By whoever handed it back, for as long as nobody took it."""
+    model, claim = claimed("m1")
+    assert model.settle(claim, Retry(60_000, is_failure=False), 5_000)
+    assert model.settle(claim, Retry(90_000, is_failure=False), 6_000)
+    assert model.next_due() == 65_000
+    assert model.settle(claim, Retry(100, is_failure=False), 6_000)
+    assert model.next_due() == 6_100
+    model.claim(1, LEASE_MS, 6_100)
+    assert not model.settle(claim, Retry(0, is_failure=False), 6_200)
+
+
+def test_saving_renews_the_lease_and_never_shortens_it() -> None:
+    """Whoever saves is about to send: nobody takes over in between, although the lease was nearly over."""
+    model, claim = claimed("m1")
+    late = claim.turn.due_at + 1
+    assert model.save(claim, Progress(("hello",), is_final=True), LEASE_MS, late)
+    assert model.claim(1, LEASE_MS, late + LEASE_MS - 1) == []
+    assert model.save(claim, Progress(("hello",), is_final=True), 1, late)
+    assert model.next_due() == late + LEASE_MS
+
+
+def test_what_was_handed_back_is_not_saved_any_more() -> None:
+    """Nobody renews a lease that was given up, and nothing may leave under it."""
+    model, claim = claimed("m1")
+    assert model.settle(claim, Retry(0, is_failure=False), 5_000)
+    assert not model.save(claim, Progress(("hello",), is_final=True), LEASE_MS, 5_001)
 
 
 def test_a_retry_that_was_asked_for_counts_its_failure_once() -> None:

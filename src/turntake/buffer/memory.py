@@ -7,7 +7,7 @@ from turntake.buffer.open import Examined
 from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
 from turntake.finding import Finding
-from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, letter_of
@@ -41,11 +41,11 @@ class MemoryStore(Store, Examined):
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         return self.model.claim(limit, lease_ms, self.clock.now())
 
-    async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
-        return self.model.extend(claims, lease_ms, self.clock.now())
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+        return self.model.extend(claims, lease_ms, self.clock.now(), lease)
 
-    async def save(self, claim: Claim, progress: Progress) -> bool:
-        return self.model.save(claim, progress)
+    async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
+        return self.model.save(claim, progress, lease_ms, self.clock.now())
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
         return self.model.settle(claim, settlement, self.clock.now())

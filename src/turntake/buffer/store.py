@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 import msgspec
 
 from turntake.clock import Clock
-from turntake.rules.conversation import Conversation, Progress, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
@@ -122,12 +122,18 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
-        """For each claim, whether it still holds; if so its lease runs `lease_ms` from now."""
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+        """For each claim, whether it still holds; if so its lease runs `lease_ms` from now.
+
+        With `lease`, it is a lease of that kind from here on, which says what its end would mean.
+        """
 
     @abstractmethod
-    async def save(self, claim: Claim, progress: Progress) -> bool:
-        """Keeps the answer before it leaves. False if the claim was lost: then nothing may leave."""
+    async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
+        """Keeps the answer before it leaves, and the claim for at least `lease_ms` from now, so that nobody else sends.
+
+        False if the claim was lost or handed back: then nothing may leave.
+        """
 
     @abstractmethod
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:

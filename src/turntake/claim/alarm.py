@@ -35,12 +35,13 @@ class Alarm:
         """Wakes the sleeper now, or keeps the next one from falling asleep."""
         self._woken.set()
 
-    async def sleep(self, until: int | None) -> None:
-        """Returns at `until`, at an earlier ring, or at the horizon."""
+    async def sleep(self, until: int | None) -> int:
+        """Returns at `until`, at an earlier ring, or at the horizon; and says how many milliseconds too late."""
         self._wake_at = min(self._wake_at, self._clock.now() + self._horizon_ms, until or NEVER)
         self._set_timer()
         try:
             await self._woken.wait()
+            return max(0, self._clock.now() - self._wake_at)
         finally:
             self._woken.clear()
             self._wake_at = NEVER

@@ -11,25 +11,32 @@ settled here: the store has already moved on, or the worker hands the turn back.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 from turntake.buffer.store import Store
+from turntake.claim.breakers import Breakers, account_of, agent_of, next_call
 from turntake.claim.failures import settlement_after
+from turntake.claim.handler_control import HandlerControl
 from turntake.claim.held_claim import HeldClaim
+from turntake.claim.options import WorkerOptions
 from turntake.claim.replying import Outbox
+from turntake.claim.sending import SendingPlaces
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Answer, Pending, Sink
-from turntake.deliver.turn import Turn, TurnControl
-from turntake.errors import ClaimLost, StoreUnavailable
+from turntake.deliver.turn import Turn
+from turntake.errors import Away, ClaimLost, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
-from turntake.rules.conversation import Settlement
+from turntake.rules.conversation import Answered, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
-from turntake.rules.retry import before_attempt
+from turntake.rules.retry import Company, before_attempt, company_of
 from turntake.rules.rules import Rules
+
+# A platform that keeps every place taken for seconds will not have one free at once.
+NO_PLACE_PAUSE_MS = 2_000
 
 
 class Ports(NamedTuple):
@@ -42,67 +49,63 @@ class Ports(NamedTuple):
     rules_for: Callable[[ConversationKey], Rules]
 
 
-class HandlerControl(TurnControl):
-    """What a handler may do with its claim while it works."""
+class Shared(NamedTuple):
+    """What all attempts of one process share."""
 
-    __slots__ = ("_arrived", "_held", "_is_over", "_news", "_outbox")
-
-    def __init__(self, held: HeldClaim, outbox: Outbox) -> None:
-        self._held = held
-        self._outbox = outbox
-        self._arrived: list[Message] = []
-        self._is_over = False
-        self._news: asyncio.Event | None = None
-
-    async def commit(self) -> None:
-        await self._outbox.commit()
-
-    async def reply(self, text: str) -> None:
-        await self._outbox.reply(text)
-
-    async def extend(self, duration_ms: int | None) -> None:
-        await self._held.extend(max(duration_ms or 0, self._held.lease_ms))
-
-    async def arrivals(self) -> AsyncIterator[Message]:
-        # Few handlers watch, so only those pay for an event.
-        self._news = self._news or asyncio.Event()
-        while self._arrived or not self._is_over:
-            while self._arrived:
-                yield self._arrived.pop(0)
-            self._news.clear()
-            if not self._is_over:
-                await self._news.wait()
-
-    def arrived(self, message: Message) -> None:
-        """A message came in: whoever watches sees it."""
-        self._arrived.append(message)
-        self._tell()
-
-    def close(self) -> None:
-        """The handler is done: whoever still watches sees the end."""
-        self._is_over = True
-        self._tell()
-
-    def _tell(self) -> None:
-        if self._news is not None:
-            self._news.set()
+    options: WorkerOptions
+    breakers: Breakers
+    places: SendingPlaces
+    free_slot: Callable[[], None]
+    """Called when an attempt only has to send from here on, and gives its worker slot back."""
 
 
 class Attempt:
-    """From a claim to its settlement. `error` is what went wrong, if anything did."""
+    """From a claim to its settlement. `error` is what went wrong, if anything did.
 
-    __slots__ = ("_control", "_outbox", "_ports", "_rules", "claim", "error", "held", "is_pending")
+    `company` says which others may run beside it in this process.
+    """
 
-    def __init__(self, claim: Claim, ports: Ports, lease_ms: int) -> None:
+    __slots__ = (
+        "_control",
+        "_ended",
+        "_outbox",
+        "_ports",
+        "_rules",
+        "_shared",
+        "claim",
+        "company",
+        "error",
+        "held",
+        "is_pending",
+        "is_sending",
+    )
+
+    def __init__(self, claim: Claim, ports: Ports, shared: Shared) -> None:
         self.claim = claim
-        self.held = HeldClaim(claim, ports.store, lease_ms)
+        self.held = HeldClaim(claim, ports.store, shared.options.lease_ms)
         self.is_pending = False
         """Whether the agent will complete the turn through the API: then nobody here extends its lease."""
+        self.is_sending = False
+        """Whether the agent is done: what is left is to send."""
         self.error: Exception | None = None
         self._ports = ports
+        self._shared = shared
         self._rules = ports.rules_for(claim.key)
-        self._outbox = Outbox(self.held, ports.outbound, ports.observers)
+        self._ended = before_attempt(claim.turn, self._rules, is_empty=not claim.messages)
+        self.company: Company = company_of(claim.turn) if self._ended is None else "anybody"
+        self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)
         self._control = HandlerControl(self.held, self._outbox)
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a reply is with the platform at this moment."""
+        return self._outbox.is_calling
+
+    def pause_ms(self) -> int:
+        """0 if it may begin; else for how long to hand the turn back, since nobody is there to take it."""
+        if self._ended is not None:
+            return 0
+        return self._shared.breakers.pause_ms(next_call(self.claim), self.claim)
 
     def arrived(self, message: Message) -> None:
         """A message came in for this conversation while it is being answered."""
@@ -110,8 +113,7 @@ class Attempt:
 
     async def run(self) -> Settlement | None:
         """How the claim ended; None if the agent will complete the turn later."""
-        ended = before_attempt(self.claim.turn, self._rules, is_empty=not self.claim.messages)
-        settlement: Settlement | None = ended or await self._answer()
+        settlement: Settlement | None = self._ended or await self._answer()
         if settlement is None:
             return None
         try:
@@ -127,12 +129,15 @@ class Attempt:
     async def _answer(self) -> Settlement | None:
         try:
             if self._outbox.progress.is_final:  # an earlier attempt got the answer, and could not send all of it
-                return await self._outbox.send_rest()
+                await self._outbox.commit()
+                return await self._send()
             outcome = await self._hand_over()
-            if isinstance(outcome, Answer):
-                return await self._outbox.conclude(outcome.replies)
-            await self._wait_for_completion(outcome)
-            return None
+            if isinstance(outcome, Pending):
+                await self._wait_for_completion(outcome)
+                return None
+            await self._outbox.conclude(outcome.replies)
+            pause_ms = self._shared.breakers.pause_ms(account_of(self.claim), self.claim)
+            return Retry(pause_ms, is_failure=False) if pause_ms else await self._send()
         except (ClaimLost, StoreUnavailable):
             raise
         except asyncio.CancelledError as error:
@@ -144,15 +149,45 @@ class Attempt:
         finally:
             self._control.close()
 
+    async def _send(self) -> Settlement:
+        """Sends the saved answer from a place of its account, and lets other turns have the worker slot."""
+        if not self._outbox.can_send:
+            return Answered(self._outbox.progress.replies)
+        self.is_sending = True
+        self._shared.free_slot()
+        async with self._shared.places.taken(account_of(self.claim)) as has_place:
+            if has_place:
+                return await self._outbox.send_rest()
+        return Retry(NO_PLACE_PAUSE_MS, is_failure=False)
+
     async def _hand_over(self) -> Answer | Pending:
+        agent, breakers = agent_of(self.claim), self._shared.breakers
+        try:
+            outcome = await self._deliver()
+        except (ClaimLost, StoreUnavailable):
+            raise
+        except Away:
+            breakers.missed(agent, self.claim)
+            raise
+        except Exception:
+            breakers.reached(agent)
+            raise
+        breakers.reached(agent)
+        return outcome
+
+    async def _deliver(self) -> Answer | Pending:
+        sink, turn = self._ports.sink, Turn(self.claim, self._control)
         async with self._ports.outbound.composing(self._outbox.recipient):
-            return await self._ports.sink.deliver(Turn(self.claim, self._control))
+            if sink.is_bounded:
+                return await sink.deliver(turn)
+            async with self._control.limited(self._shared.options.handler_ms):
+                return await sink.deliver(turn)
 
     async def _wait_for_completion(self, pending: Pending) -> None:
         self.is_pending = True
         # A quick agent may have completed the turn already, which ends this claim.
         with suppress(ClaimLost):
-            await self.held.extend(pending.within_ms)
+            await self.held.extend(pending.within_ms, "promised")
         self._ports.observers.tell(Observer.pending, self.claim, pending.within_ms)
 
     def _after(self, error: Exception) -> Settlement:

@@ -6,7 +6,7 @@ from random import random
 from msgspec.structs import replace
 
 from turntake.claim.replying import storable
-from turntake.errors import GiveUp, RetryLater, TurntakeError
+from turntake.errors import Away, GiveUp, RetryLater, SendFailed, TimedOut, TurntakeError
 from turntake.rules.conversation import Dead, Progress, Retry, Settlement
 from turntake.rules.records import Claim
 from turntake.rules.retry import Setback, after_setback
@@ -35,6 +35,8 @@ def _log(error: Exception, setback: Setback, settlement: Settlement, claim: Clai
         "put off": (logging.INFO, "A turn is put off", "postpone"),
         "given up": (logging.WARNING, "A turn is given up", "give up"),
         "failed": (logging.WARNING, "A turn failed", "fail"),
+        "timed out": (logging.WARNING, "A turn failed: its handler took too long and was cancelled", "time out"),
+        "away": (logging.WARNING, "Nobody was there to take it; the turn waits", "wait"),
     }[setback.kind]
     facts = {
         "action": action,
@@ -63,6 +65,10 @@ def setback_of(error: Exception) -> Setback:
     if isinstance(error, GiveUp):
         return Setback("given up", storable(str(error))[:LONGEST_ERROR])
     text = storable(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    if isinstance(error, Away | SendFailed):
+        return Setback("away", text)
+    if isinstance(error, TimedOut):
+        return Setback("timed out", text)
     if isinstance(error, RetryLater):
         return Setback("put off", text, error.after_ms)
     return Setback("failed", text)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from turntake.buffer.store import Store
 from turntake.errors import ClaimLost, StoreUnavailable
-from turntake.rules.conversation import Progress, Settlement
+from turntake.rules.conversation import Lease, Progress, Settlement
 from turntake.rules.records import Claim
 
 # Three seconds in all: a store that restarts or fails over nearby is back by then, and a lease lasts far longer.
@@ -30,12 +30,12 @@ class HeldClaim:
 
     async def save(self, progress: Progress) -> None:
         """Keeps how far the answer is. From here on nobody interrupts it."""
-        await self._insist(lambda: self._store.save(self.claim, progress))
+        await self._insist(lambda: self._store.save(self.claim, progress, self.lease_ms))
 
-    async def extend(self, duration_ms: int) -> None:
-        """Keeps the claim for so long from now, whatever is left of its lease."""
+    async def extend(self, duration_ms: int, lease: Lease | None = None) -> None:
+        """Keeps the claim for so long from now, whatever is left of its lease; with `lease`, as one of that kind."""
         until_at = self.clock.now() + duration_ms
-        await self._insist(lambda: self._extend(duration_ms))
+        await self._insist(lambda: self._extend(duration_ms, lease))
         self.lease_until_at = until_at
 
     async def settle(self, settlement: Settlement) -> None:
@@ -43,8 +43,8 @@ class HeldClaim:
         await self._insist(lambda: self._store.settle(self.claim, settlement))
         self.is_settled = True
 
-    async def _extend(self, duration_ms: int) -> bool:
-        (holds,) = await self._store.extend([self.claim], duration_ms)
+    async def _extend(self, duration_ms: int, lease: Lease | None) -> bool:
+        (holds,) = await self._store.extend([self.claim], duration_ms, lease)
         return holds
 
     async def _insist(self, operation: Callable[[], Awaitable[bool]]) -> None:

@@ -20,3 +20,7 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     shutdown_ms: Annotated[
         Milliseconds, msgspec.Meta(description="How long answers may take to finish when stopping.")
     ] = 10_000
+    handler_ms: Annotated[
+        int,
+        msgspec.Meta(ge=1, le=DAY_MS, description="How long a Python handler may take before it is cancelled."),
+    ] = 120_000

@@ -7,40 +7,66 @@ was meant to leave, and sends the rest; at worst the one part whose sending was 
 
 While the handler works, `ends` remember which parts belong to which of its calls of `turn.reply`. On a retry the n-th
 call means the n-th reply of the attempt before: what was said then stands, and only its unsent parts are sent.
+
+A part that is with the platform is never simply dropped. If the attempt is cancelled meanwhile, the call gets some
+seconds to end, so that its fate is known and noted; if it does not end, that is noted too.
 """
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from msgspec.structs import replace
 
+from turntake.claim.breakers import Breakers, account_of
 from turntake.claim.held_claim import HeldClaim
 from turntake.deliver.outbound import Outbound
-from turntake.errors import ClaimLost, FateUnknown
+from turntake.errors import ClaimLost, FateUnknown, SendFailed, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Answered, Progress
 
 log = logging.getLogger("turntake")
 
+# As long as a call to a platform may take by default: after that it would have ended by itself.
+SEND_GRACE_MS = 8_000
+
 
 class Outbox:
     """What leaves for the person during one attempt. `progress` is how far that is, as the store has it."""
 
-    __slots__ = ("_calls", "_failed", "_held", "_lock", "_observers", "_outbound", "progress", "recipient")
+    __slots__ = (
+        "_breakers",
+        "_calls",
+        "_failed",
+        "_held",
+        "_lock",
+        "_observers",
+        "_outbound",
+        "is_calling",
+        "progress",
+        "recipient",
+    )
 
-    def __init__(self, held: HeldClaim, outbound: Outbound, observers: Observers) -> None:
+    def __init__(self, held: HeldClaim, outbound: Outbound, observers: Observers, breakers: Breakers) -> None:
         claim = held.claim
         self.progress = claim.turn.progress
         self.recipient = Recipient(claim.key, claim.turn.id, claim.messages)
+        self.is_calling = False
+        """Whether a reply is with the platform at this moment."""
         self._held = held
         self._outbound = outbound
         self._observers = observers
+        self._breakers = breakers
         self._calls = 0
         """How many calls of `reply` went through in this attempt."""
         self._failed: tuple[str, ...] = ()
         """The parts of the latest call, if it failed."""
         self._lock = asyncio.Lock()
+
+    @property
+    def can_send(self) -> bool:
+        return self._outbound.can_send(self._held.claim.key)
 
     async def commit(self) -> None:
         """Saves the progress, after which no message interrupts the answer."""
@@ -61,23 +87,22 @@ class Outbox:
                 await self._send_call(parts)
                 self._calls, self._failed = self._calls + 1, ()
 
-    async def conclude(self, replies: tuple[str, ...]) -> Answered:
-        """Adds the handler's answer and sends what has not left yet.
+    async def conclude(self, replies: tuple[str, ...]) -> None:
+        """Adds the handler's answer and saves it, complete. Where nothing can be sent, settling saves it.
 
         A reply that the handler started and did not await leaves before it, or not at all.
         """
         async with self._lock:
             parts = tuple(part for reply in replies for part in self._parts(reply))
             self.progress = replace(self.progress, replies=self.progress.replies + parts, is_final=True, ends=())
-            return await self.send_rest()
+            if self.can_send:
+                await self._save(self.progress)
 
     async def send_rest(self) -> Answered:
-        """Saves the complete answer and sends what has not left yet. Where nothing can be sent, settling saves it."""
+        """Sends what has not left yet of an answer that is complete and saved."""
         progress = self.progress
-        if self._outbound.can_send(self._held.claim.key):
-            await self._save(progress)
-            for index in range(progress.sent, len(progress.replies)):
-                await self._send(index)
+        for index in range(progress.sent, len(progress.replies)):
+            await self._send(index)
         return Answered(progress.replies)
 
     async def _send_call(self, parts: tuple[str, ...]) -> None:
@@ -95,17 +120,56 @@ class Outbox:
 
     async def _send(self, index: int) -> None:
         """Sends one part, and notes that it left unless settling is about to do so."""
-        claim, text = self._held.claim, self.progress.replies[index]
         try:
-            platform_id = await self._outbound.send(self.recipient, index, text)
+            await self._call(index)
         except FateUnknown:
             await self._note_unknown(index)
             if self._outbound.sends_unknown_again:
                 raise
-        else:
-            self._observers.tell(Observer.replied, claim, index, text, platform_id)
         if not self.progress.is_final or index + 1 < len(self.progress.replies):
             await self._save(replace(self.progress, sent=index + 1))
+
+    async def _call(self, index: int) -> None:
+        """Hands one part to the platform. If the attempt is cancelled meanwhile, the call still ends and is noted."""
+        call = asyncio.create_task(self._try(index))
+        self.is_calling = True
+        try:
+            await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if not call.cancelled():
+                await self._see_off(call, index)
+            raise
+        finally:
+            self.is_calling = False
+
+    async def _try(self, index: int) -> None:
+        claim, text = self._held.claim, self.progress.replies[index]
+        account = account_of(claim)
+        try:
+            platform_id = await self._outbound.send(self.recipient, index, text)
+        except (SendFailed, FateUnknown):
+            self._breakers.missed(account, claim)
+            raise
+        except Exception:
+            self._breakers.reached(account)
+            raise
+        self._breakers.reached(account)
+        self._observers.tell(Observer.replied, claim, index, text, platform_id)
+
+    async def _see_off(self, call: "asyncio.Task[None]", index: int) -> None:
+        """The attempt is being cancelled: waits for the call's end for as long as a call may take, and notes it."""
+        try:
+            with suppress(TimeoutError):
+                async with self._held.clock.limit(SEND_GRACE_MS):
+                    await asyncio.wait([call])
+            is_unknown = not call.done() or isinstance(call.exception(), FateUnknown)
+            with suppress(ClaimLost, StoreUnavailable):
+                if is_unknown:
+                    await self._note_unknown(index)
+                elif call.exception() is None:
+                    await self._save(replace(self.progress, sent=index + 1))
+        finally:
+            call.cancel()
 
     async def _note_unknown(self, index: int) -> None:
         claim = self._held.claim

@@ -10,9 +10,14 @@ import asyncio
 import logging
 
 from turntake.claim.alarm import Alarm
-from turntake.claim.attempt import Attempt, Ports
+from turntake.claim.attempt import Attempt, Ports, Shared
+from turntake.claim.breakers import Breakers
+from turntake.claim.company import Company
 from turntake.claim.leases import LeaseKeeper
 from turntake.claim.options import WorkerOptions
+from turntake.claim.replying import SEND_GRACE_MS
+from turntake.claim.sending import SendingPlaces
+from turntake.claim.watch import Watch
 from turntake.errors import ClaimLost, StoreUnavailable
 from turntake.observe.observer import Observer
 from turntake.rules.conversation import Retry
@@ -43,6 +48,11 @@ class Worker:
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._latest: dict[ConversationKey, Attempt] = {}
         self._leases = LeaseKeeper(ports.store, self._running, options.lease_ms)
+        self._company = Company(self._running, self._clock, options.handler_ms)
+        self._watch = Watch(self._clock, lambda: self._free <= 0)
+        breakers, places = Breakers(ports.store, alarm.wake), SendingPlaces(self._clock)
+        self._shared = Shared(options, breakers, places, self._free_slot)
+        self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
 
@@ -61,7 +71,10 @@ class Worker:
             for task in unfinished.values():
                 task.cancel()
             await asyncio.wait(unfinished.values(), timeout=CANCEL_GRACE_MS / 1000)
-            await asyncio.gather(*(self._hand_back(attempt) for attempt in unfinished))
+            if calling := [task for attempt, task in unfinished.items() if attempt.is_calling]:
+                await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
+            await asyncio.gather(*(self._let_go(attempt) for attempt in unfinished))
+        self._shared.breakers.close()
         self._extending.cancel()
 
     @property
@@ -79,6 +92,11 @@ class Worker:
         await asyncio.wait([finished, hurried], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finished.cancel()
         hurried.cancel()
+
+    @property
+    def full_ms(self) -> int:
+        """For how long every slot has been taken, if that is worth a word; else 0."""
+        return self._watch.full_ms
 
     def interrupt(self, key: ConversationKey, turn_id: str, epoch: int | None = None) -> None:
         """The turn is no longer to be answered: its handler is cancelled. Its result would be refused anyway.
@@ -102,7 +120,7 @@ class Worker:
             except Exception as error:
                 log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__})
                 look_at = self._clock.now() + STORE_PAUSE_MS
-            await self._alarm.sleep(look_at)
+            self._watch.woke(await self._alarm.sleep(look_at))
 
     async def _claim_due(self, known_at: int | None) -> int | None:
         """Claims until nothing is due or every slot is taken; returns when to look again.
@@ -111,8 +129,8 @@ class Worker:
         """
         is_due = known_at is not None and known_at <= self._clock.now()
         while not self._is_stopping:
-            free = self._options.concurrency - len(self._running)
-            if free <= 0:
+            free = self._free
+            if free <= 0 or self._company.is_closed:
                 return None
             now = self._clock.now()
             if not is_due:
@@ -123,22 +141,47 @@ class Worker:
             claims = await self._ports.store.claim(free, self._options.lease_ms)
             if not claims and not is_due:
                 return now + ALL_TAKEN_PAUSE_MS
-            for claim in claims:
-                self._start(claim)
+            await self._start_all(claims)
             is_due = len(claims) >= min(free, SKIP_RECHECK_AT)
         return None
 
-    def _start(self, claim: Claim) -> None:
+    @property
+    def _free(self) -> int:
+        """How many slots are. What only sends needs none."""
+        return self._options.concurrency - len(self._running) + self._sending
+
+    def _free_slot(self) -> None:
+        self._sending += 1
+        self._alarm.wake()
+
+    async def _start_all(self, claims: list[Claim]) -> None:
+        """Starts an attempt for each claim, or hands the turn back for a while: it may not run beside the others, or
+        nobody is there to take it."""
+        refused = []
+        for claim in claims:
+            attempt = Attempt(claim, self._ports, self._shared)
+            pause_ms = self._company.pause_ms(attempt) or attempt.pause_ms()
+            if pause_ms:
+                refused.append(self._hand_back(attempt, Retry(pause_ms, is_failure=False, is_tried=False)))
+            else:
+                self._start(attempt)
+        if refused:
+            await asyncio.gather(*refused)
+
+    def _start(self, attempt: Attempt) -> None:
+        claim = attempt.claim
         if claim.turn.attempt == 1:
             self._ports.observers.tell(Observer.due, claim)
         self._ports.observers.tell(Observer.claimed, claim)
-        attempt = Attempt(claim, self._ports, self._options.lease_ms)
+        self._company.join(attempt)
         self._latest[claim.key] = attempt
         self._running[attempt] = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
         claim, observers = attempt.claim, self._ports.observers
         try:
+            if attempt.company == "nobody":
+                await self._company.wait_until_alone(attempt)
             settlement = await attempt.run()
             if settlement is not None:
                 observers.tell_settled(claim, settlement, attempt.error)
@@ -151,16 +194,24 @@ class Worker:
             observers.tell(Observer.unsettled, claim)
         finally:
             del self._running[attempt]
+            self._sending -= attempt.is_sending
+            self._company.leave(attempt)
             if self._latest.get(claim.key) is attempt:
                 del self._latest[claim.key]
             self._alarm.wake()
 
-    async def _hand_back(self, attempt: Attempt) -> None:
-        try:
-            await attempt.held.settle(Retry(after_ms=0, is_failure=False))
+    async def _let_go(self, attempt: Attempt) -> None:
+        """This worker stops before the turn was answered: the next one takes it at once."""
+        if await self._hand_back(attempt, Retry(after_ms=0, is_failure=False)):
             self._ports.observers.tell(Observer.handed_back, attempt.claim)
+
+    async def _hand_back(self, attempt: Attempt, retry: Retry) -> bool:
+        try:
+            await attempt.held.settle(retry)
         except (ClaimLost, StoreUnavailable):
-            log.warning("A turn could not be handed back", extra=_facts("stop", attempt.claim))
+            log.warning("A turn could not be handed back", extra=_facts("hand back", attempt.claim))
+            return False
+        return True
 
 
 def _facts(action: str, claim: Claim) -> dict[str, str]:

@@ -4,6 +4,7 @@ from turntake.clock import Clock
 from turntake.deliver.cloudevents import reply_ready
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.signed_endpoint import SignedEndpoint
+from turntake.errors import Away, CallFailed, SendFailed
 from turntake.platforms.replies import Recipient
 from turntake.rules.key import DEFAULT_CHANNEL, ConversationKey
 
@@ -44,9 +45,13 @@ class Callback(Outbound):
         if self._endpoint is None or not self._posts(to.key):
             return await self._elsewhere.send(to, index, text)
         event = reply_ready(to.key, to.turn_id, index, text)
-        response = await self._endpoint.post(event.id, event)
-        if not 200 <= response.status < 300:
-            raise self._endpoint.error_in(response, PASSING)
+        try:
+            response = await self._endpoint.post(event.id, event)
+            if not 200 <= response.status < 300:
+                raise self._endpoint.error_in(response, PASSING)
+        # The event has the same id each time, so a receiver that had it already knows: it is safe to send again.
+        except (Away, CallFailed) as error:
+            raise SendFailed(str(error)) from None
         return ""
 
     async def aclose(self) -> None:

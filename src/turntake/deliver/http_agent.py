@@ -13,7 +13,7 @@ from turntake.deliver.options import HttpAgentOptions
 from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.deliver.turn import Turn
-from turntake.errors import CallFailed, GiveUp
+from turntake.errors import Away, CallFailed, GiveUp
 from turntake.platforms.replies import ApiResponse
 
 PAGES = ("<!doctype html", "<html")
@@ -22,6 +22,8 @@ SHAPES = '{"reply": "…"}, {"replies": ["…", "…"]}, plain text, or nothing'
 
 class HttpSink(Sink):
     """POSTs each turn to one URL. Close it with `aclose`."""
+
+    is_bounded = True
 
     def __init__(
         self,
@@ -39,7 +41,12 @@ class HttpSink(Sink):
         self._pending_ms = options.complete_within_ms
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
-        response = await self._endpoint.post(turn.id, batch_ready(turn), {"turntake-attempt": str(turn.attempt)})
+        try:
+            response = await self._endpoint.post(turn.id, batch_ready(turn), {"turntake-attempt": str(turn.attempt)})
+        except CallFailed as error:
+            if error.is_handed_over:
+                raise
+            raise Away(str(error)) from None
         if response.status == 202:
             return Pending(self._pending_ms)
         if 200 <= response.status < 300:

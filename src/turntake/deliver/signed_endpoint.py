@@ -7,10 +7,15 @@ import msgspec
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.cloudevents import CONTENT_TYPE
 from turntake.deliver.http_call import HttpCaller, checked_url
-from turntake.errors import CallFailed, GiveUp, RetryLater
+from turntake.errors import Away, CallFailed, GiveUp, RetryLater
 from turntake.platforms.replies import ApiCall, ApiResponse
 from turntake.retry_after import excerpt, retry_after_ms
 from turntake.standard_webhooks import Signer
+
+# What a proxy answers for somebody who is not there, and a server that is about to stop or only just starts.
+NOBODY_THERE = (502, 503, 504)
+# A server that is up accepts in milliseconds, one behind a slow network in seconds.
+CONNECT_MS = 10_000
 
 
 class SignedEndpoint:
@@ -32,7 +37,7 @@ class SignedEndpoint:
         self._retry_ms = retry_ms
         self._clock = clock or SystemClock()
         headers = {"content-type": CONTENT_TYPE, "accept": "application/json, text/plain"}
-        self._caller = HttpCaller(whose, timeout_ms, headers=headers)
+        self._caller = HttpCaller(whose, timeout_ms, min(CONNECT_MS, timeout_ms), headers=headers)
 
     async def post(self, id: str, event: msgspec.Struct, headers: Mapping[str, str] | None = None) -> ApiResponse:
         """Sends the event and reads the answer, whatever its status. Cancelling closes the connection."""
@@ -46,9 +51,11 @@ class SignedEndpoint:
         # The body may quote a person, so it goes into the error, which is stored, and never into a log.
         words = excerpt(response.body)
         text = f"{whose} answered {status}" + (f": {words}" if words else ".")
-        if status in (429, 503):
-            wait_ms = retry_after_ms(response.headers.get("retry-after"), self._retry_ms, self._clock.now())
-            return RetryLater(wait_ms / 1000, text)
+        asked = response.headers.get("retry-after")
+        if status == 429 or (status == 503 and asked is not None):
+            return RetryLater(retry_after_ms(asked, self._retry_ms, self._clock.now()) / 1000, text)
+        if status in NOBODY_THERE:
+            return Away(text)
         if 300 <= status < 400:
             return GiveUp(f"{whose} answered {status}; redirects are refused, configure the final URL.")
         if 400 <= status < 500 and status not in passing:

@@ -24,6 +24,9 @@ class Pending(msgspec.Struct, frozen=True):
 class Sink(ABC):
     """Takes turns to an agent."""
 
+    is_bounded = False
+    """Whether `deliver` has a time limit of its own. If not, it gets that of Python handlers: `worker.handler_ms`."""
+
     @abstractmethod
     async def deliver(self, turn: Turn) -> Answer | Pending:
         """Hands the turn over and returns what came of it.

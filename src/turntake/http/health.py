@@ -21,10 +21,11 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-class Ready(Health, frozen=True):
-    """It does what its role says."""
+class Ready(Health, frozen=True, rename="camel"):
+    """It does what its role says. `slots_full_ms` is there if every slot for a turn has been taken for that long."""
 
     role: Role = "all"
+    slots_full_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 async def healthz(turns: TurnTake, request: Request) -> Response:
@@ -42,4 +43,4 @@ async def readyz(turns: TurnTake, request: Request) -> Response:
     except Exception as error:
         log.warning("The store does not answer", extra=facts_of(error, request.scope))
         raise Problem(503, "The store does not answer; the log says why.") from error
-    return answer(Ready(role=turns.role))
+    return answer(Ready(role=turns.role, slots_full_ms=turns.slots_full_ms or msgspec.UNSET))

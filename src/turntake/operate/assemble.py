@@ -55,6 +55,7 @@ def assemble(options: Options) -> Parts:
         concurrency=options.worker.concurrency,
         lease_ms=options.worker.lease_ms,
         shutdown_ms=options.worker.shutdown_ms,
+        handler_ms=options.worker.handler_ms,
         keep_ms=options.history.keep_ms,
         observers=observers,
     )

@@ -11,6 +11,10 @@ from turntake.rules.deadline import Deadline, Decision
 
 State = Literal["idle", "collecting", "answering", "replying"]
 TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
+Lease = Literal["", "alone", "promised"]
+"""Whose fault it is if a lease ends without a word. "": nobody knows, since other turns ran in the same process.
+"alone": the turn's, since nothing else ran there. "promised": the agent's, which said that it would complete the turn.
+"""
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -47,7 +51,12 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages `head` to `tail`, fixed. `due_at` is the lease's end while leased, else the time of the next attempt."""
+    """Messages `head` to `tail`, fixed. `due_at` is the lease's end while leased, else the time of the next attempt.
+
+    `failures` count towards `max_attempts`. `lapses` are leases that ended without a word: the process died, stood
+    still, or could not reach the store. They count as failures only if the turn was the only one to blame: see `Lease`.
+    `waits` is how often the agent, or since the answer is final the platform, was away.
+    """
 
     id: str
     head: int
@@ -66,6 +75,9 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: str = ""
     agent: str = ""
     amendments: int = 0
+    lapses: int = 0
+    lease: Lease = ""
+    waits: int = 0
 
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -105,13 +117,17 @@ class Answered(msgspec.Struct, frozen=True, tag="answered"):
 class Retry(msgspec.Struct, frozen=True, tag="retry"):
     """Again after a pause, with the same messages. Being told to wait, or shutting down, is not a failure.
 
-    With `progress` the answer is saved in the same step, for whoever comes next to send.
+    With `progress` the answer is saved in the same step, for whoever comes next to send. Unless `is_tried`, the turn
+    was only claimed and handed to nobody, so that its attempt number stays as it was before. `is_away` if nobody was
+    there to take it.
     """
 
     after_ms: int
     is_failure: bool = True
     error: str = ""
     progress: Progress | None = None
+    is_tried: bool = True
+    is_away: bool = False
 
 
 class Dead(msgspec.Struct, frozen=True, tag="dead"):

@@ -10,7 +10,7 @@ from itertools import chain
 import msgspec
 
 from turntake.rules import transitions
-from turntake.rules.conversation import Change, Closed, Conversation, Progress, Settlement, Touch
+from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, appended, letter_of
@@ -45,11 +45,11 @@ class Model:
         )
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
-    def extend(self, claims: Iterable[Claim], lease_ms: int, now: int) -> list[bool]:
-        return [self._keep(c.key, transitions.extend(self._at(c.key), c, lease_ms, now)) for c in claims]
+    def extend(self, claims: Iterable[Claim], lease_ms: int, now: int, lease: Lease | None = None) -> list[bool]:
+        return [self._keep(c.key, transitions.extend(self._at(c.key), c, lease_ms, now, lease)) for c in claims]
 
-    def save(self, claim: Claim, progress: Progress) -> bool:
-        return self._keep(claim.key, transitions.save(self._at(claim.key), claim, progress))
+    def save(self, claim: Claim, progress: Progress, lease_ms: int = 0, now: int = 0) -> bool:
+        return self._keep(claim.key, transitions.save(self._at(claim.key), claim, progress, lease_ms, now))
 
     def settle(self, claim: Claim, settlement: Settlement, now: int) -> bool:
         """Whether the settlement stands; repeating one's own changes nothing and says so."""

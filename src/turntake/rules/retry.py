@@ -1,4 +1,17 @@
-"""After a failure: again when, or dead letter."""
+"""What follows an attempt that brought no answer: again when, beside whom, or not at all.
+
+Four different things go wrong, and each has a budget of its own:
+
+    what happened                                  what it costs    when it is tried again
+    -------------------------------------------    -------------    ------------------------------------------------
+    the agent failed or took too long              an attempt       after 1, 10, 60 s, until `max_attempts` failed
+    the agent or the platform is away              nothing          after 1, 2, 4 … 60 s, for `ttl_ms`
+    the agent or the platform asked for time       nothing          when it said, for `ttl_ms`
+    the process died, or the store was away        a lapse          when the lease ends, in smaller company each time
+
+A lapse becomes a failed attempt only if the turn was alone in its process: see `company_of`.
+Pauses are drawn between half of what is said here and all of it, so that turns which failed together come back apart.
+"""
 
 from typing import Literal
 
@@ -7,45 +20,64 @@ from msgspec.structs import replace
 
 from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn, Settlement
 from turntake.rules.rules import Rules
+from turntake.rules.transitions import WORKER_STOPPED
 
-FIRST_DELAY_MS = 1_000
+# The first is for what passes at once, the second for a restart, the third for whatever takes a person's hand.
+FAILURE_PAUSES_MS = (1_000, 10_000, 60_000)
+FIRST_AWAY_MS = 1_000
+LONGEST_AWAY_MS = 60_000
 LEAST_PAUSE_MS = 500
-LONGEST_DELAY_MS = 60_000
+
+# A deployment or a lack of memory kills a process once or twice while it answers; three times in a row is a suspicion.
+ALONE_AFTER = 3
+# How many that lapsed twice run at a time: if one of them is to blame, no more than this have to be tried alone.
+FEW = 8
+
+Company = Literal["anybody", "few", "nobody"]
 
 
 class Setback(msgspec.Struct, frozen=True):
-    """Why an attempt brought no answer: it failed, or the agent or the platform asked for time, or will never do it."""
+    """Why an attempt brought no answer."""
 
-    kind: Literal["failed", "put off", "given up"]
+    kind: Literal["failed", "timed out", "away", "put off", "given up"]
     error: str
     after_ms: int = 0
     """How long a pause was asked for."""
 
 
 def backoff_ms(failures: int, chance: float) -> int:
-    """The pause after the `failures`-th failure: doubling, with `chance` in [0, 1) spreading the second half."""
-    longest = min(FIRST_DELAY_MS * 2 ** min(failures - 1, 16), LONGEST_DELAY_MS)
-    return int(longest / 2 + chance * longest / 2)
+    """The pause after the `failures`-th failure; `chance` is in [0, 1)."""
+    return _drawn(FAILURE_PAUSES_MS[min(failures, len(FAILURE_PAUSES_MS)) - 1], chance)
+
+
+def away_ms(waits: int, chance: float) -> int:
+    """The pause after somebody was away once more, having been away `waits` times before."""
+    return _drawn(min(FIRST_AWAY_MS * 2 ** min(waits, 16), LONGEST_AWAY_MS), chance)
 
 
 def after_setback(
     turn: SealedTurn, progress: Progress, rules: Rules, setback: Setback, now: int, chance: float
 ) -> Settlement:
     """What follows a setback. `turn` is as it was claimed; `progress` is how far its answer was when it happened."""
-    if setback.kind == "put off":
-        return after_postponement(turn, rules, setback.after_ms, setback.error, now)
-    if setback.kind == "given up":
-        return Dead("given up", setback.error)
-    # Sending has attempts of its own: once the answer is saved, failures count from there.
-    is_newly_final = progress.is_final and not turn.progress.is_final
-    return after_failure(replace(turn, failures=0) if is_newly_final else turn, rules, setback.error, now, chance)
+    # Sending has attempts of its own: once the answer is saved, they count from there.
+    if progress.is_final and not turn.progress.is_final:
+        turn = replace(turn, failures=0, waits=0)
+    match setback.kind:
+        case "put off":
+            return after_postponement(turn, rules, setback.after_ms, setback.error, now)
+        case "given up":
+            return Dead("given up", setback.error)
+        case "away":
+            return after_absence(turn, rules, setback.error, now, chance)
+    reason = "timed_out" if setback.kind == "timed out" else ""
+    return after_failure(turn, rules, setback.error, now, chance, reason)
 
 
-def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: float) -> Settlement:
+def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: float, reason: str = "") -> Settlement:
     """What follows a failed attempt. `turn.failures` counts the failures before this one."""
     failures = turn.failures + 1
     if failures >= rules.max_attempts:
-        return Dead(f"failed {failures} times", error)
+        return Dead(reason or f"failed {failures} times", error)
     return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, turn, now)
 
 
@@ -54,14 +86,36 @@ def after_postponement(turn: SealedTurn, rules: Rules, wait_ms: int, error: str,
     return _unless_expired(Retry(max(wait_ms, LEAST_PAUSE_MS), is_failure=False, error=error), rules, turn, now)
 
 
+def after_absence(turn: SealedTurn, rules: Rules, error: str, now: int, chance: float) -> Settlement:
+    """What follows when nobody was there: the same turn again, at no cost in attempts, and a last time at the end."""
+    left_ms = turn.claimed_at + rules.ttl_ms - now
+    pause_ms = away_ms(turn.waits, chance)
+    if left_ms >= LEAST_PAUSE_MS:
+        pause_ms = min(pause_ms, left_ms)
+    return _unless_expired(Retry(pause_ms, is_failure=False, error=error, is_away=True), rules, turn, now)
+
+
 def before_attempt(turn: SealedTurn, rules: Rules, is_empty: bool = False) -> Answered | Dead | None:
     """How a claimed turn ends without being tried: all its messages were deleted in time, so that there is nothing to
-    answer, or each earlier attempt ended without a word."""
+    answer, or one lease too many ended without a word."""
     if is_empty and turn.amendments and turn.progress == Progress():
         return Answered()
     if turn.failures < rules.max_attempts:
         return None
-    return Dead(f"failed {turn.failures} times", turn.error or "The worker stopped during every attempt.")
+    verb = "stopped its worker" if turn.error == WORKER_STOPPED else "failed"
+    return Dead(f"{verb} {turn.failures} times", turn.error)
+
+
+def company_of(turn: SealedTurn) -> Company:
+    """Beside whom a turn may be tried. When a process dies, all turns that it held lapse together, and one of them may
+    be the cause. With each lapse they are tried in smaller company, until the one that is to blame dies alone."""
+    if turn.lapses >= ALONE_AFTER:
+        return "nobody"
+    return "few" if turn.lapses == ALONE_AFTER - 1 else "anybody"
+
+
+def _drawn(longest_ms: int, chance: float) -> int:
+    return int(longest_ms / 2 + chance * longest_ms / 2)
 
 
 def _unless_expired(retry: Retry, rules: Rules, turn: SealedTurn, now: int) -> Settlement:

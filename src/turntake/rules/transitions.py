@@ -31,6 +31,7 @@ from turntake.rules.conversation import (
     Closed,
     Conversation,
     Dead,
+    Lease,
     Progress,
     Retry,
     SealedTurn,
@@ -43,6 +44,8 @@ from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules
 
 DECISIONS_KEPT = 100
+PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
+WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
 _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 
 
@@ -118,48 +121,55 @@ def touch(conversation: Conversation, key: ConversationKey, touch: Touch, rules:
 def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: int) -> Conversation:
     """Somebody takes the due conversation: its messages are sealed, or a sealed turn is tried again.
 
-    An expired lease counts as a failed attempt, since whoever held it said nothing more.
+    The epoch is at least the time: a server that lost the latest claim in a failover gives another number to the next.
+    A turn that is still leased was held by somebody who said nothing more: its lease lapsed.
     A turn that already has its result is only sent, so its attempt number stays.
     """
-    epoch = conversation.epoch + 1
+    epoch = max(conversation.epoch + 1, now)
     if conversation.turn is None:
         return _sealed(conversation, key, epoch, lease_ms, now)
-    turn = conversation.turn
-    taken = replace(
-        turn,
-        is_leased=True,
-        due_at=now + lease_ms,
-        attempt=turn.attempt + (not turn.progress.is_final),
-        failures=turn.failures + turn.is_leased,
-    )
+    turn = _lapsed(conversation.turn) if conversation.turn.is_leased else conversation.turn
+    attempt = turn.attempt + (not turn.progress.is_final)
+    taken = replace(turn, is_leased=True, lease="", due_at=now + lease_ms, attempt=attempt)
     return replace(conversation, epoch=epoch, turn=taken)
 
 
 def holds(conversation: Conversation, epoch: int, turn_id: str) -> bool:
     """Whether this claim is still the latest. A late or handed-back one is, until someone takes over.
 
-    A server that lost its latest writes may give an epoch out twice; the turn then still tells the two claims apart.
+    Two claims by one epoch would need a server that lost its latest writes, and claims in the same millisecond before
+    and after; then the turn still tells them apart, unless it is the same one.
     """
     return conversation.turn is not None and conversation.epoch == epoch and conversation.turn.id == turn_id
 
 
-def extend(conversation: Conversation, claim: Claim, lease_ms: int, now: int) -> Conversation | None:
-    """The lease runs `lease_ms` from now; None if the claim was lost or handed back."""
+def extend(
+    conversation: Conversation, claim: Claim, lease_ms: int, now: int, lease: Lease | None = None
+) -> Conversation | None:
+    """The lease runs `lease_ms` from now, as one of this kind if one is named.
+
+    None if the claim was lost or handed back.
+    """
     turn = _claimed(conversation, claim)
     if turn is None or not turn.is_leased:
         return None
-    return replace(conversation, turn=replace(turn, due_at=now + lease_ms))
+    extended = replace(turn, due_at=now + lease_ms, lease=turn.lease if lease is None else lease)
+    return replace(conversation, turn=extended)
 
 
-def save(conversation: Conversation, claim: Claim, progress: Progress) -> Conversation | None:
+def save(
+    conversation: Conversation, claim: Claim, progress: Progress, lease_ms: int = 0, now: int = 0
+) -> Conversation | None:
     """The answer so far, kept before any of it leaves; from here on nothing interrupts.
 
-    None if the claim was lost, or if it takes back what is final or has left: the first answer stands.
+    The lease runs at least `lease_ms` from now: whoever saves is about to send, and nobody may take over meanwhile.
+    None if the claim was lost or handed back, or if it takes back what is final or has left: the first answer stands.
     """
     turn = _claimed(conversation, claim)
-    if turn is None or _takes_back(turn, progress):
+    if turn is None or not turn.is_leased or _takes_back(turn, progress):
         return None
-    return replace(conversation, turn=_with_progress(turn, progress))
+    renewed = replace(turn, due_at=max(turn.due_at, now + lease_ms))
+    return replace(conversation, turn=_with_progress(renewed, progress))
 
 
 def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now: int) -> Change | None:
@@ -209,20 +219,33 @@ def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
             return None
         turn = _with_progress(turn, retry.progress)
     elif not turn.is_leased:
-        return turn
+        # It was handed back before. To say so again changes nothing; a shorter pause brings it forward.
+        return replace(turn, due_at=min(turn.due_at, now + retry.after_ms))
     return replace(
         turn,
         is_leased=False,
+        lease="",
         due_at=now + retry.after_ms,
+        attempt=turn.attempt - (not retry.is_tried and not turn.progress.is_final),
         failures=turn.failures + retry.is_failure,
+        waits=turn.waits + retry.is_away,
         error=retry.error or turn.error,
     )
+
+
+def _lapsed(turn: SealedTurn) -> SealedTurn:
+    """Its lease ended without a word. That counts as a failure only if no other turn can have been the cause."""
+    if turn.lease == "promised":
+        return replace(turn, failures=turn.failures + 1, error=PROMISE_BROKEN)
+    lapsed = replace(turn, lapses=turn.lapses + 1)
+    return replace(lapsed, failures=turn.failures + 1, error=WORKER_STOPPED) if turn.lease == "alone" else lapsed
 
 
 def _with_progress(turn: SealedTurn, progress: Progress) -> SealedTurn:
     """Once the answer is final, sending it has attempts of its own."""
     is_new = progress.is_final and not turn.progress.is_final
-    return replace(turn, progress=progress, is_committed=True, failures=0 if is_new else turn.failures)
+    counts = (0, 0) if is_new else (turn.failures, turn.waits)
+    return replace(turn, progress=progress, is_committed=True, failures=counts[0], waits=counts[1])
 
 
 def _takes_back(turn: SealedTurn, progress: Progress) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Buffer, Dead, Progress, Retry, Touch
+from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
@@ -252,7 +252,51 @@ class StoreContract:
         second = await take(store)
         assert (second.turn.id, second.messages) == (first.turn.id, first.messages)
         assert second.epoch > first.epoch
-        assert (second.turn.attempt, second.turn.failures) == (2, 1)
+        assert (second.turn.attempt, second.turn.lapses, second.turn.failures) == (2, 1, 0)
+
+    async def test_the_end_of_a_lease_counts_by_its_kind(self, store: Store, clock: VirtualClock) -> None:
+        """Alone in its process it was the turn's fault, a promise not kept is the agent's, else nobody knows."""
+        await say(store, "m1", rules=OFF)
+        counted = []
+        kinds: tuple[Lease, ...] = ("", "alone", "promised")
+        for kind in kinds:
+            claim = await take(store)
+            assert await store.extend([claim], LEASE_MS, kind) == [True]
+            assert await store.extend([claim], LEASE_MS) == [True]
+            await clock.advance(LEASE_MS)
+            turn = (await take(store)).turn
+            counted.append((turn.lapses, turn.failures))
+            await clock.advance(LEASE_MS)
+        assert counted == [(1, 0), (3, 1), (4, 2)]
+
+    async def test_a_turn_that_nobody_was_handed_keeps_its_attempt_number(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await say(store, "m1", rules=OFF)
+        for _ in range(3):
+            claim = await take(store)
+            assert claim.turn.attempt == 1
+            assert await store.settle(claim, Retry(1_000, is_failure=False, is_tried=False))
+            await clock.advance(1_000)
+
+    async def test_a_turn_that_was_handed_back_can_be_brought_forward(self, store: Store, clock: VirtualClock) -> None:
+        """By the claim that handed it back, as long as nobody took it; never put off."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await store.settle(claim, Retry(60_000, is_failure=False))
+        assert await store.settle(claim, Retry(90_000, is_failure=False))
+        assert await store.next_due() == clock.now() + 60_000
+        assert await store.settle(claim, Retry(0, is_failure=False))
+        await take(store)
+        assert not await store.settle(claim, Retry(0, is_failure=False))
+
+    async def test_saving_renews_the_lease(self, store: Store, clock: VirtualClock) -> None:
+        """Whoever saves is about to send, and nobody may take over meanwhile."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await clock.advance(LEASE_MS - 1)
+        assert await store.save(claim, Progress(("hello",), 0, True), LEASE_MS)
+        assert await store.next_due() == clock.now() + LEASE_MS
 
     async def test_extend_moves_the_end_of_the_lease(self, store: Store, clock: VirtualClock) -> None:
         """A worker that says it is alive keeps its turn."""

@@ -25,6 +25,7 @@ class Ledger:
         self.epochs: dict[ConversationKey, int] = defaultdict(int)
         self.seen: dict[str, Claim] = {}
         self.saved: set[str] = set()
+        self.untried: set[str] = set()
         self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
 
     def knows(self, key: ConversationKey, message_id: str) -> bool:
@@ -68,7 +69,9 @@ class Ledger:
         if before is not None:
             assert claim.messages == before.messages, "the same turn has the same messages"
             assert claim.epoch > before.epoch
-            assert claim.turn.attempt >= before.turn.attempt + (not claim.turn.progress.is_final)
+            is_next = not claim.turn.progress.is_final and claim.turn.id not in self.untried
+            assert claim.turn.attempt >= before.turn.attempt + is_next
+        self.untried.discard(claim.turn.id)
         self.seen[claim.turn.id] = claim
         self.leases[claim.key] = (claim.epoch, now + lease_ms)
 
@@ -76,12 +79,20 @@ class Ledger:
         assert self.leases[claim.key][0] == claim.epoch, "only the latest claim extends"
         self.leases[claim.key] = (claim.epoch, now + lease_ms)
 
+    def save(self, claim: Claim, lease_ms: int, now: int) -> None:
+        epoch, until_at = self.leases[claim.key]
+        assert epoch == claim.epoch, "only the latest claim saves"
+        self.leases[claim.key] = (epoch, max(until_at, now + lease_ms))
+        self.saved.add(claim.turn.id)
+
     def settled(self, claim: Claim, settlement: Settlement, now: int) -> None:
         if claim.turn.id in self.ended:
             return
         assert self.leases[claim.key][0] == claim.epoch, "only the latest claim settles"
         if isinstance(settlement, Retry):
             self.leases[claim.key] = (claim.epoch, now)
+            if not settlement.is_tried:
+                self.untried.add(claim.turn.id)
             return
         del self.leases[claim.key]
         self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=isinstance(settlement, Dead))

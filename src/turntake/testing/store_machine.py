@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Settlement, Touch
+from turntake.rules.conversation import Answered, Conversation, Dead, Lease, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
 from turntake.rules.records import Append, Claim
@@ -88,6 +88,8 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(0),
         Retry(1_000, error="busy"),
         Retry(1_000, is_failure=False),
+        Retry(1_000, is_failure=False, is_tried=False),
+        Retry(1_000, is_failure=False, error="nobody", is_away=True),
         Dead("failed 3 times", "boom"),
     ]
 )
@@ -180,19 +182,24 @@ class ModelMachine(RuleBasedStateMachine):
         self.claims += claims
         self.held[worker] += claims
 
-    @rule(worker=st.sampled_from(WORKERS), lease_ms=st.sampled_from(LEASES_MS))
-    def extend(self, worker: str, lease_ms: int) -> None:
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        lease_ms=st.sampled_from(LEASES_MS),
+        lease=st.sampled_from([None, "", "alone", "promised"]),
+    )
+    def extend(self, worker: str, lease_ms: int, lease: Lease | None) -> None:
         claims = self.held[worker] + self.claims[:1]
-        for claim, still_holds in zip(claims, self.ask(lambda store: store.extend(claims, lease_ms)), strict=True):
+        answers = self.ask(lambda store: store.extend(claims, lease_ms, lease))
+        for claim, still_holds in zip(claims, answers, strict=True):
             if still_holds:
                 self.ledger.extended(claim, lease_ms, self.clock.now())
 
     @precondition(lambda self: self.claims)
-    @rule(which=anyone, progress=progresses)
-    def save(self, which: int, progress: Progress) -> None:
+    @rule(which=anyone, progress=progresses, lease_ms=st.sampled_from((0, *LEASES_MS)))
+    def save(self, which: int, progress: Progress, lease_ms: int) -> None:
         claim = self.claims[-1 - which % len(self.claims)]
-        if self.ask(lambda store: store.save(claim, progress)):
-            self.ledger.saved.add(claim.turn.id)
+        if self.ask(lambda store: store.save(claim, progress, lease_ms)):
+            self.ledger.save(claim, lease_ms, self.clock.now())
 
     @precondition(lambda self: any(self.held.values()))
     @rule(which=anyone, settlement=settlements)

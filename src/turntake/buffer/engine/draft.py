@@ -15,7 +15,7 @@ import msgspec
 
 from turntake.buffer.codec import encode
 from turntake.rules import transitions
-from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Settlement, Touch
+from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, SealedTurn, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim, appended
@@ -132,11 +132,11 @@ class Draft(msgspec.Struct, gc=False):
             self.opened = (turn,)
         return turn
 
-    def extend(self, claim: Claim, lease_ms: int) -> bool:
-        return self._keep(transitions.extend(self.conversation, claim, lease_ms, self.now))
+    def extend(self, claim: Claim, lease_ms: int, lease: Lease | None = None) -> bool:
+        return self._keep(transitions.extend(self.conversation, claim, lease_ms, self.now, lease))
 
-    def save(self, claim: Claim, progress: Progress) -> bool:
-        return self._keep(transitions.save(self.conversation, claim, progress))
+    def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
+        return self._keep(transitions.save(self.conversation, claim, progress, lease_ms, self.now))
 
     def settle(self, claim: Claim, settlement: Settlement) -> bool:
         change = transitions.settle(self.conversation, claim, settlement, self.now)

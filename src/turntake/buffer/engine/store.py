@@ -23,7 +23,7 @@ from turntake.buffer.engine.write_queue import ROUNDS, Call, SingleCall, WriteQu
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Closed, Conversation, Progress, Retry, Settlement, Touch
+from turntake.rules.conversation import Closed, Conversation, Lease, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, letter_of
@@ -100,16 +100,16 @@ class CasStore(Store):
         claims = [await self._with_messages(due, draft) for due, draft in claimed]
         return [claim for claim in claims if claim]
 
-    async def extend(self, claims: Sequence[Claim], lease_ms: int) -> list[bool]:
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
         if not claims:
             return []
-        call = _ExtendCall(claims, lease_ms)
+        call = _ExtendCall(claims, lease_ms, lease)
         for index, claim in enumerate(claims):
             self._queue(claim.key).submit(claim.key, call, index)
         return await call.future
 
-    async def save(self, claim: Claim, progress: Progress) -> bool:
-        return await self._submit(claim.key, lambda draft: draft.save(claim, progress))
+    async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
+        return await self._submit(claim.key, lambda draft: draft.save(claim, progress, lease_ms))
 
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
         if await self._submit(claim.key, lambda draft: draft.settle(claim, settlement)):
@@ -204,16 +204,17 @@ class _AppendCall(Call[list[Appended]]):
 class _ExtendCall(Call[list[bool]]):
     """An item is the index of a claim."""
 
-    __slots__ = ("_answers", "_claims", "_lease_ms")
+    __slots__ = ("_answers", "_claims", "_lease", "_lease_ms")
 
-    def __init__(self, claims: Sequence[Claim], lease_ms: int) -> None:
+    def __init__(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None) -> None:
         super().__init__(len(claims))
         self._claims = claims
         self._lease_ms = lease_ms
+        self._lease = lease
         self._answers = [False] * len(claims)
 
     def run(self, draft: Draft, item: int) -> None:
-        self._answers[item] = draft.extend(self._claims[item], self._lease_ms)
+        self._answers[item] = draft.extend(self._claims[item], self._lease_ms, self._lease)
 
     def answer(self) -> list[bool]:
         return self._answers
