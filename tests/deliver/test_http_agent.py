@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import socket
 
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -16,10 +17,12 @@ from harness.agent_server import (
     trickles,
 )
 from harness.conversation import talking
-from turntake import ConfigurationError, GiveUp, RetryLater, Rules
+from harness.turns import AT_ONCE, only_turn, say
+from turntake import Away, ConfigurationError, GiveUp, RetryLater, Rules, TurnTake
 from turntake.deliver.http_agent import HttpSink, replies_in
 from turntake.deliver.options import HttpAgentOptions
 from turntake.deliver.signed_endpoint import SignedEndpoint
+from turntake.errors import CallFailed
 from turntake.instants import to_ms
 from turntake.observe.stream import TurnPutOff
 from turntake.platforms.replies import ApiResponse
@@ -173,7 +176,7 @@ async def test_it_says_how_long_to_wait() -> None:
 async def test_retry_after(header: str | None, wait_ms: int) -> None:
     """Seconds or a date; nonsense counts as no word at all."""
     endpoint = SignedEndpoint("http://127.0.0.1/", "The agent", timeout_ms=1, clock=VirtualClock(NOW))
-    error = endpoint.error_in(ApiResponse(503, {} if header is None else {"retry-after": header}))
+    error = endpoint.error_in(ApiResponse(429, {} if header is None else {"retry-after": header}))
     await endpoint.aclose()
     assert isinstance(error, RetryLater)
     assert error.after_ms == wait_ms
@@ -303,3 +306,34 @@ def test_accepted_shapes(headers: dict[str, str], body: bytes, replies: tuple[st
 def test_refused_shapes(headers: dict[str, str], body: bytes) -> None:
     with pytest.raises(GiveUp):
         replies_in(ApiResponse(200, headers, body))
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "kind"),
+    [(502, {}, Away), (503, {}, Away), (504, {}, Away), (503, {"retry-after": "3"}, RetryLater), (500, {}, CallFailed)],
+)
+async def test_what_a_proxy_answers_for_an_agent_that_is_not_there_costs_no_attempt(
+    status: int, headers: dict[str, str], kind: type[Exception]
+) -> None:
+    """One that says when to come again is believed; one that fails is there."""
+    endpoint = SignedEndpoint("http://127.0.0.1/", "The agent", timeout_ms=1, clock=VirtualClock(NOW))
+    error = endpoint.error_in(ApiResponse(status, headers))
+    await endpoint.aclose()
+    assert type(error) is kind
+
+
+async def test_an_agent_that_refuses_connections_is_away() -> None:
+    """As while it restarts. The turn waits, and the agent is asked once it is there."""
+    clock = VirtualClock()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    async with TurnTake("memory://", rules=AT_ONCE, agent=HttpSink(f"http://127.0.0.1:{port}/"), clock=clock) as turns:
+        async with turns.events.watch() as seen:
+            await say(turns, "hello")
+            await clock.advance(1)
+            while not isinstance(await seen.get(), TurnPutOff):
+                pass
+        record = await only_turn(turns)
+    assert record.turn is not None
+    assert (record.status, record.turn.failures, record.turn.waits) == ("answering", 0, 1)
+    assert record.turn.error.startswith("Away: The agent could not be reached")
