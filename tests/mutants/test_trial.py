@@ -52,8 +52,20 @@ def test_a_bug_is_killed_by_the_test_that_sees_it(project: Path, tmp_path: Path)
     assert (project / "src/turntake/rules/__init__.py").read_text() == SOURCE
 
 
-def test_tests_that_fail_without_a_bug_judge_nothing(project: Path, tmp_path: Path) -> None:
-    (project / "tests/test_a.py").write_text("def test_nothing():\n    assert False\n")
+def test_a_test_that_fails_without_a_bug_is_left_out(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would call every bug noticed."""
+    with (project / "tests/test_a.py").open("a") as file:
+        file.write("\n\ndef test_the_weather():\n    assert False\n")
+    trial = Trial(project, tmp_path / "copy")
+    bugs = {mutant.before: mutant for mutant in mutants_in(project, "src/turntake/rules")}
+    assert trial.judge(bugs[">"]).killed_by == ""
+    assert "tests/test_a.py::test_the_weather" in capsys.readouterr().out
+
+
+def test_tests_that_cannot_be_run_judge_nothing(project: Path, tmp_path: Path) -> None:
+    (project / "tests/test_a.py").write_text("import nothing_of_that_name\n")
     trial = Trial(project, tmp_path / "copy")
     with pytest.raises(SystemExit, match="fail without any bug"):
         trial.judge(mutants_in(project, "src/turntake/rules")[0])
