@@ -8,21 +8,21 @@ Stage = tuple[str, ...]
 # Without a server, and quick.
 CORE: Stage = ("tests/rules", "tests/test_states.py", "tests/buffer/test_memory.py", "tests/buffer/engine")
 WORK: Stage = ("tests/claim", "tests/tour", "tests/test_service.py", "tests/deliver")
-ENGINE: Stage = ("tests/buffer/test_*.py", "tests/buffer/engine", "tests/buffer/sqlite")
+# Every store, by the contract and the machine that all of them pass: what a rule does wrong shows on each.
+STORES: Stage = ("tests/buffer/test_*.py", "tests/buffer/sqlite")
 SERVERS: Stage = ("tests/buffer/redis", "tests/buffer/postgres")
-REST: Stage = ("tests/http", "tests/accept", "tests/operate", "tests/observe")
 
 # The longest beginning counts.
-STAGES: dict[str, tuple[Stage, ...]] = {
-    f"{SRC}/rules": (CORE, WORK, ENGINE, SERVERS, REST),
-    f"{SRC}/claim": (("tests/claim",), WORK, ENGINE, SERVERS, REST),
-    f"{SRC}/buffer": (CORE, ENGINE, WORK, SERVERS, REST),
-    f"{SRC}/buffer/sqlite": (("tests/buffer/sqlite",), ENGINE, ("tests/operate",)),
-    f"{SRC}/buffer/redis": (("tests/buffer/redis",), ("tests/buffer/test_*.py",), ("tests/operate",)),
-    f"{SRC}/buffer/postgres": (("tests/buffer/postgres",), ("tests/buffer/test_*.py",), ("tests/operate",)),
+CHAINS: dict[str, tuple[Stage, ...]] = {
+    f"{SRC}/rules": (CORE, WORK, STORES),
+    f"{SRC}/claim": (("tests/claim",), WORK, ("tests/http", "tests/operate/cli")),
+    f"{SRC}/buffer": (CORE, STORES, WORK, SERVERS),
+    f"{SRC}/buffer/sqlite": (("tests/buffer/sqlite",), STORES),
+    f"{SRC}/buffer/redis": (("tests/buffer/redis",), STORES),
+    f"{SRC}/buffer/postgres": (("tests/buffer/postgres",), STORES),
 }
 
 
 def stages_for(path: str) -> tuple[Stage, ...]:
     """Those of the innermost folder that is named."""
-    return STAGES[max((folder for folder in STAGES if path.startswith(f"{folder}/")), key=len)]
+    return CHAINS[max((folder for folder in CHAINS if path.startswith(f"{folder}/")), key=len)]

@@ -20,10 +20,12 @@ PATIENCE = 4
 LEAST_PATIENCE_S = 60
 # Whoever works on this machine meanwhile comes first.
 NICENESS = 15
-# Of each property test, a twentieth of the usual: a bug that they can see at all is seen in the first few.
-HISTORIES = "100"
+# Of each property test, a fraction of the usual: a bug that they can see at all is seen in the first few.
+HISTORIES = "50"
 # In a fixed order: chance would make one and the same bug survive and die.
 FLAGS = ("-q", "--no-header", "--tb=no", "-p", "no:randomly", "-p", "no:cacheprovider")
+# The nearest tests are few; what they do not see goes to many.
+WIDE = ("-n", "2", "--dist", "loadscope")
 MOST_LEFT_OUT = 5
 
 
@@ -56,11 +58,12 @@ class Trial:
         path, began = self._folder / mutant.path, time.monotonic()
         sound = path.read_bytes()
         killed_by = ""
-        for stage in stages_for(mutant.path):
-            self._learn(stage)
+        for number, stage in enumerate(stages_for(mutant.path)):
+            flags = WIDE if number else ()
+            self._learn(stage, flags)
             path.write_bytes(mutant.applied(sound))
             try:
-                failed = self._run(stage, max(LEAST_PATIENCE_S, PATIENCE * self._usual_s[stage]), "-x")
+                failed = self._run(stage, max(LEAST_PATIENCE_S, PATIENCE * self._usual_s[stage]), "-x", *flags)
             finally:
                 path.write_bytes(sound)
             if failed:
@@ -68,11 +71,11 @@ class Trial:
                 break
         return Verdict(mutant, killed_by, time.monotonic() - began)
 
-    def _learn(self, stage: Stage) -> None:
+    def _learn(self, stage: Stage, flags: tuple[str, ...]) -> None:
         """How long the stage takes without a bug. Tests that fail then, on a busy machine, are asked nothing."""
         if stage not in self._usual_s:
             began = time.monotonic()
-            failed = self._run(stage, None)
+            failed = self._run(stage, None, *flags)
             if len(failed) > MOST_LEFT_OUT or not all("::" in name for name in failed):
                 raise SystemExit(f"These tests fail without any bug, so nothing can be learned: {failed}")
             for name in failed:

@@ -39,7 +39,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / name).write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
     subprocess.run(("git", "init", "-q", folder), check=True)
-    monkeypatch.setitem(stages.STAGES, "src/turntake/rules", (("tests/test_*.py",),))
+    monkeypatch.setitem(stages.CHAINS, "src/turntake/rules", (("tests/test_*.py",),))
     return folder
 
 
@@ -80,13 +80,14 @@ def test_the_same_seed_draws_the_same(project: Path) -> None:
 def test_there_are_more_than_150_in_the_core() -> None:
     root = Path(__file__).parents[2]
     for folder in stages.FOLDERS:
-        assert len(mutants_in(root, folder)) > 150, folder
-        assert all(stages_for(mutant.path) for mutant in mutants_in(root, folder))
+        mutants = mutants_in(root, folder)
+        assert len(mutants) > 150, folder
+        assert all(stages_for(mutant.path) for mutant in mutants)
 
 
 def test_every_stage_names_tests_that_exist() -> None:
     root = Path(__file__).parents[2]
-    named = {pattern for chain in stages.STAGES.values() for stage in chain for pattern in stage}
+    named = {pattern for chain in stages.CHAINS.values() for stage in chain for pattern in stage}
     assert [pattern for pattern in named if not list(root.glob(pattern))] == []
 
 
