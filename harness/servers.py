@@ -17,6 +17,9 @@ from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.deliver.turn import Turn
 
 T = TypeVar("T")
+MADE_KEY = "the key that a server of tests has made"
+OURS = {"x-api-key": MADE_KEY}
+"""What a program on this machine sends, where a channel has its secret and there are no API keys."""
 Told = tuple[str, dict[str, Any]]
 
 
@@ -98,14 +101,14 @@ def serving_app(app: ASGIApp) -> Iterator[Served]:
 @contextmanager
 def serving(turns: TurnTake, **options: Any) -> Iterator[Served]:
     """The service of `turns`, as `turntake serve` would run it."""
-    with serving_app(turns.asgi(**options)) as server:
+    with serving_app(turns.asgi(**{"made_key": MADE_KEY} | options)) as server:
         yield server
 
 
 @contextmanager
 def talking(turns: TurnTake, **options: Any) -> Iterator[httpx2.Client]:
     """A client of a service that runs for as long as it is needed."""
-    with serving(turns, **options) as server, httpx2.Client(base_url=server.url, timeout=20) as client:
+    with serving(turns, **options) as server, httpx2.Client(base_url=server.url, timeout=20, headers=OURS) as client:
         yield client
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 from msgspec.structs import replace
+from starlette import types
 
 from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import talking
@@ -13,8 +14,13 @@ from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import DAY_MS, SystemClock
 from turntake.observe.observer import Ignored, Observer
-from turntake.platforms.channel import ChatEvent, Delivery, Needs, Request, WebhookAnswer
+from turntake.platforms.channel import Channel, ChatEvent, Delivery, Needs, Request, WebhookAnswer
+from turntake.platforms.discord.webhooks import Discord
+from turntake.platforms.generic.webhooks import Generic
 from turntake.platforms.replies import Recipient
+from turntake.platforms.slack.webhooks import Slack
+from turntake.platforms.telegram.webhooks import Telegram
+from turntake.platforms.twilio.webhooks import Twilio
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.rules.message import Message
 from turntake.rules.records import Appended
@@ -100,10 +106,12 @@ def test_an_event_without_a_conversation_is_acknowledged(client: httpx2.Client) 
     assert waiting(client) == {"default:knock:us:ann": ["hi"]}
 
 
-def test_an_unknown_channel_is_a_404_that_names_those_there_are(client: httpx2.Client) -> None:
+def test_an_unknown_channel_is_a_404_that_names_nobody(client: httpx2.Client) -> None:
+    """Accounts are named after customers; strangers need not know them."""
     response = client.post("/webhooks/nobody", content=b"")
     assert response.status_code == 404
-    assert "/webhooks/knock, /webhooks/knock/sales" in response.json()["detail"]
+    assert "knock" not in response.text
+    assert "sales" not in response.text
 
 
 def test_each_account_has_its_own_secret_and_conversations(client: httpx2.Client) -> None:
@@ -247,7 +255,7 @@ def test_an_account_id_with_a_slash_is_not_taken_for_a_configured_account(client
 def test_without_a_key_only_webhooks_pass_a_proxy(client: httpx2.Client) -> None:
     """A proxy may call itself 127.0.0.1, whoever stands behind it."""
     through = {"via": "1.1 proxy"}
-    assert client.get("/v1/conversations", headers=through).status_code == 403
+    assert client.get("/v1/conversations", headers=through | {"x-api-key": ""}).status_code == 401
     assert post(client, said("hi"), **WORD, **through).status_code == 200
 
 
@@ -347,3 +355,56 @@ class Noted(Observer):
 
     def ignored(self, at: int, key: ConversationKey, message: Message, reason: Ignored) -> None:
         self.ignored_reasons.append(reason)
+
+
+class Signed(WordChannel):
+    """One whose platform sends its word with every call."""
+
+    signed_by = frozenset({"x-word"})
+    takes_get = False
+
+
+@pytest.mark.parametrize(
+    ("channel", "path", "status"),
+    [
+        (Signed({"word": "sesame"}), "/webhooks/knock", 401),
+        (Signed({}), "/webhooks/knock", 401),
+        (WordChannel({}), "/webhooks/knock", 401),
+        (Signed({"word": "sesame"}), "/webhooks/nobody", 404),
+    ],
+    ids=["no signature", "no secret and no signature", "no secret", "no channel"],
+)
+async def test_what_needs_no_body_to_be_refused_is_refused_before_it_is_read(
+    turns: TurnTake, channel: WordChannel, path: str, status: int
+) -> None:
+    """Else strangers could fill the memory with megabytes that are then thrown away."""
+    sent: list[types.Message] = []
+
+    async def receive() -> types.Message:
+        raise AssertionError("the body is asked for")
+
+    async def send(message: types.Message) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"bot.example"), (b"content-length", b"3000000")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "scheme": "https", "headers": headers}
+    async with turns:
+        await turns.asgi(channels={("knock", ""): channel})(scope, receive, send)
+    assert sent[0]["status"] == status
+
+
+def test_a_platform_that_never_calls_by_get_is_not_believed_by_get(turns: TurnTake) -> None:
+    """Whoever can make a browser follow a link must not be able to send a webhook."""
+    with talking(turns, channels={("knock", ""): Signed({"word": "sesame"})}) as client:
+        response = client.request("GET", "/webhooks/knock", content=body(said("hi")), headers=WORD)
+        assert (response.status_code, response.headers["allow"]) == (405, "POST")
+        assert waiting(client) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "takes_get"),
+    [(WhatsApp, True), (Twilio, True), (Slack, False), (Telegram, False), (Generic, False), (Discord, False)],
+)
+def test_only_platforms_that_shake_hands_or_send_by_get_are_answered(kind: type[Channel], takes_get: bool) -> None:
+    assert kind.takes_get is takes_get
+    assert kind.signed_by

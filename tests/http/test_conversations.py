@@ -174,7 +174,7 @@ def test_listing_filters_and_pages(client: httpx2.Client) -> None:
         {"limit": "many"},
         {"cursor": "x"},
         {"cursor": "due-1"},
-        {"cursor": "9" * 300},
+        {"cursor": "9" * 9_000},
         {"page": "2"},
     ],
 )
@@ -212,3 +212,29 @@ def test_an_open_turn_reads_as_a_sentence() -> None:
     assert said(progress=Progress(is_final=True)).startswith("Attempt 1: the answer is being sent")
     assert said(is_leased=False) == "Attempt 1 did not succeed; the next one is due in 5.0 s."
     assert said(now=6_000) == "Attempt 1 is over and the turn waits for a worker to take it again."
+
+
+def test_a_conversation_with_the_longest_name_does_not_end_the_list() -> None:
+    """The cursor holds its name, and must be taken as it was given."""
+    turns = TurnTake("memory://", rules=Rules(silence_ms=600_000, max_wait_ms=600_000), role="accept")
+    longest = dict.fromkeys(("conversation", "account", "tenant", "topic"), "😀" * 64)
+    with talking(turns) as client:
+        for number in range(3):
+            body = longest | {"conversation": "😀" * 63 + f"{number:04}", "id": "1", "text": "hi"}
+            assert client.post("/v1/messages", json=body).status_code == 202
+        listed, cursor = [], ""
+        while cursor is not None:
+            page = client.get("/v1/conversations", params={"limit": 1, "cursor": cursor}).json()
+            listed += page["conversations"]
+            cursor = page["cursor"]
+    assert len(listed) == 3
+
+
+def test_an_id_that_no_turn_has_is_not_looked_for() -> None:
+    """Stores keep what they looked for, and an address may be kilobytes long."""
+    turns = TurnTake("memory://", role="accept")
+    with talking(turns) as client:
+        for path in ("/v1/turns/", "/v1/dead-letters/"):
+            response = client.get(path + "x" * 65)
+            assert response.status_code == 404
+            assert "not the id of a turn" in response.json()["detail"]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.routing import Route
 
-from harness.servers import Later, calling
+from harness.platforms.word_channel import WordChannel
+from harness.servers import MADE_KEY, OURS, Later, calling
 from turntake import TurnTake
 from turntake.http.endpoint import Endpoint
 from turntake.http.openapi import document
@@ -102,15 +103,20 @@ async def test_without_keys_strangers_get_to_webhooks_alone(endpoint: Endpoint) 
     assert (answer.status_code == 403) == (endpoint.access != "signature")
 
 
-@pytest.mark.parametrize("endpoint", [e for e in ENDPOINTS if e.access != "public"], ids=named)
+@pytest.mark.parametrize("endpoint", [e for e in ENDPOINTS if e.access in ("key", "signature")], ids=named)
 async def test_the_limit_on_a_body_is_that_of_the_row(endpoint: Endpoint) -> None:
     """Webhooks have one of their own, which may be the smaller or the larger."""
     turns = accepting()
     for body_bytes, webhook_bytes in ((10, 1_000), (1_000, 10)):
         limit = webhook_bytes if endpoint.access == "signature" else body_bytes
-        app = turns.asgi(max_body_bytes=body_bytes, max_webhook_bytes=webhook_bytes)
+        channels = {("channel", account): WordChannel({"word": "sesame"}) for account in ("", "account")}
+        app = turns.asgi(
+            max_body_bytes=body_bytes, max_webhook_bytes=webhook_bytes, channels=channels, made_key=MADE_KEY
+        )
         async with turns, calling(app) as client:
-            too_long = await client.request(endpoint.method, path_of(endpoint), content=b"x" * (limit + 1))
+            too_long = await client.request(
+                endpoint.method, path_of(endpoint), content=b"x" * (limit + 1), headers=OURS
+            )
         assert too_long.status_code == 413
         assert f"larger than {limit} bytes" in too_long.json()["detail"]
 

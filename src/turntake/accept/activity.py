@@ -7,6 +7,7 @@ from msgspec import Meta
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import ConversationBody, Instant, checked, decode, read_body, send_accepted
+from turntake.accept.repeated_names import FieldNames
 from turntake.instants import rfc3339
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
@@ -30,6 +31,7 @@ class DueView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _decoder = msgspec.json.Decoder(ActivityBody)
+_fields = FieldNames(ActivityBody)
 
 
 class Activity:
@@ -48,5 +50,6 @@ class Activity:
 def activity_in(body: bytes) -> tuple[ConversationKey, Touch]:
     """The conversation that a body names, and the sign for it."""
     payload = decode(_decoder, body)
+    _fields.refuse_repeated(body)
     kind: Literal["stopped", "composing"] = "stopped" if payload.kind == "stopped" else "composing"
     return checked(ActivityBody.key, payload), Touch(kind, payload.ttl_ms or 0)

@@ -24,6 +24,13 @@ Metadata = Annotated[dict[str, Any], Meta(description=f"At most {METADATA_BYTES}
 
 _encoder = msgspec.json.Encoder()
 _JSON = (b"content-type", b"application/json")
+PRIVATE = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""Headers of every answer that may hold what people wrote: nothing keeps it, and no page of another site loads it."""
+_PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
 _LOCATION = re.compile(r"^(?P<detail>.*) - at `(?P<at>\$(?:\[(?P<index>\d+)\])?.*)`$", re.DOTALL)
 
 
@@ -52,7 +59,7 @@ async def read_body(receive: Receive) -> bytes:
 async def send_accepted(send: Send, value: Any) -> None:
     """Answers 202 with `value` as JSON."""
     body = _encoder.encode(value)
-    headers = [_JSON, (b"content-length", b"%d" % len(body))]
+    headers = [_JSON, (b"content-length", b"%d" % len(body)), *_PRIVATE]
     await send({"type": "http.response.start", "status": 202, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

@@ -17,6 +17,7 @@ from turntake.accept.body import (
     read_body,
     send_accepted,
 )
+from turntake.accept.repeated_names import FieldNames
 from turntake.arrival import Arrival, Receipt
 from turntake.instants import rfc3339, to_ms
 from turntake.rules.message import Attachment, Message
@@ -61,6 +62,7 @@ class ReceiptView(msgspec.Struct, frozen=True, rename="camel"):
 MessageBodies = Annotated[list[MessageBody], Meta(min_length=1, max_length=ITEMS)]
 
 _decoder = msgspec.json.Decoder(MessageBody | MessageBodies)
+_fields = FieldNames(MessageBody)
 
 
 class Messages:
@@ -85,6 +87,7 @@ class Messages:
 def arrivals_in(body: bytes) -> Arrival | list[Arrival]:
     """The message, or the list of messages, that a body holds."""
     payload = decode(_decoder, body)
+    _fields.refuse_repeated(body, len(payload) if isinstance(payload, list) else 1)
     if isinstance(payload, MessageBody):
         return checked(arrival_of, payload)
     return [checked(arrival_of, item, index) for index, item in enumerate(payload)]

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.body import read_body
 from turntake.accept.intake import Intake
+from turntake.accept.refusals import Refusals
 from turntake.errors import Forged, Problem, Unreadable
 from turntake.observe.observer import Observer
-from turntake.platforms.channel import Channel, Delivery, Request, WebhookAnswer
+from turntake.platforms.channel import Channel, Request, WebhookAnswer
 from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
@@ -26,44 +27,65 @@ Channels = Mapping[tuple[str, str], Channel]
 class Webhooks:
     """Answers a platform's call in the platform's own way. Whoever is not the platform learns only that."""
 
-    def __init__(self, turns: TurnTake, channels: Channels, public_url: str, intake: Intake) -> None:
+    def __init__(
+        self, turns: TurnTake, channels: Channels, public_url: str, intake: Intake, refusals: Refusals
+    ) -> None:
         """`public_url` is where platforms reach this server, which some of them sign."""
         self._turns = turns
         self._channels = channels
         self._public_url = public_url.rstrip("/")
         self._intake = intake
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD":
-            raise Problem(405, "HEAD is not possible here.", headers={"Allow": "GET, POST"})
-        parts: dict[str, str] = scope["path_params"]
-        name, account = parts["channel"], parts.get("account", "")
-        channel = self._channels.get((name, account))
-        if channel is None:
-            raise Problem(404, f"No channel is served here; those that are: {self._served()}.")
-        if scope["method"] == "GET" and not channel.takes_get:
-            raise Problem(405, "This platform only posts.", headers={"Allow": "POST"})
+        name, account = self._account(scope)
         request = self._request(scope, await read_body(receive))
-        delivery = self._read(channel, request, name, account)
+        try:
+            self._verify(scope, request)
+            delivery = self._channels[name, account].read(request)
+        except Unreadable as error:
+            self._turns.observers.tell(Observer.refused, name, account, error)
+            facts = {"action": "accept", "channel": name, "account": account, "reason": str(error)}
+            log.warning("A webhook could not be read", extra=facts)
+            raise Problem(400, str(error)) from None
         await self._intake.take(name, account, delivery.events)
         await _answer(send, delivery.answer)
 
-    def _read(self, channel: Channel, request: Request, name: str, account: str) -> Delivery:
-        """What the request says, if the platform sent it; else a Problem."""
-        facts = {"action": "accept", "channel": name, "account": account}
+    def refuse_early(self, scope: Scope) -> None:
+        """Raises Problem for what needs no body to be refused: no such channel, no secret set, no signature sent."""
+        channel = self._channels[self._account(scope)]
+        if scope["method"] == "GET" and not channel.takes_get:
+            raise Problem(405, "GET is not possible here.", headers={"Allow": "POST"})
+        is_signed = not channel.signed_by or any(
+            name.decode("latin-1") in channel.signed_by for name, _ in scope["headers"]
+        )
+        if channel.lacks_secrets or (scope["method"] == "POST" and not is_signed):
+            self._verify(scope, self._request(scope, b""))
+
+    def _account(self, scope: Scope) -> tuple[str, str]:
+        """The channel and the account at this path, if it is served."""
+        if scope["method"] == "HEAD":
+            raise Problem(405, "HEAD is not possible here.", headers={"Allow": "GET, POST"})
+        parts: dict[str, str] = scope["path_params"]
+        name = parts["channel"], parts.get("account", "")
+        if name not in self._channels:
+            problem = Problem(404, "No channel is served here; `turntake channels` lists those that are.")
+            raise self._refusals.answer(problem, scope.get("client"), "A webhook of no channel was refused", {})
+        return name
+
+    def _verify(self, scope: Scope, request: Request) -> None:
+        """Returns if the platform sent the request; else raises a Problem."""
+        name, account = self._account(scope)
+        channel = self._channels[name, account]
         try:
             self._check_address(channel, request)
             channel.verify(request, self._turns.clock.now())
-            return channel.read(request)
         except Forged as error:
             reason = _for_account(str(error), name, account)
             self._turns.observers.tell(Observer.refused, name, account, error)
-            log.warning("A webhook was refused", extra=facts | {"reason": reason})
-            raise Problem(error.status, reason) from None
-        except Unreadable as error:
-            self._turns.observers.tell(Observer.refused, name, account, error)
-            log.warning("A webhook could not be read", extra=facts | {"reason": str(error)})
-            raise Problem(400, str(error)) from None
+            facts = {"action": "accept", "channel": name, "account": account, "reason": reason}
+            problem = Problem(error.status, reason)
+            raise self._refusals.answer(problem, scope.get("client"), "A webhook was refused", facts) from None
 
     def _request(self, scope: Scope, body: bytes) -> Request:
         headers: dict[str, str] = {}
@@ -84,8 +106,18 @@ class Webhooks:
         if channel.needs.signed_url and not self._public_url and not _is_local(request.url):
             raise Forged("The signature covers the address, which is not known here: set TURNTAKE_PUBLIC_URL to it.")
 
-    def _served(self) -> str:
-        return ", ".join("/webhooks/" + "/".join(filter(None, account)) for account in sorted(self._channels)) or "none"
+
+class RefuseUnsigned:
+    """Stands in front of the limits on the body, so that nobody's megabytes are read only to be refused."""
+
+    def __init__(self, app: ASGIApp, webhooks: Webhooks) -> None:
+        self._app = app
+        self._webhooks = webhooks
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self._webhooks.refuse_early(scope)
+        await self._app(scope, receive, send)
 
 
 def _is_local(url: str) -> bool:

@@ -19,6 +19,7 @@ from typing import Self
 
 import httpx2
 
+from turntake.deliver.address_guard import AddressGuard, guarded_transport
 from turntake.errors import CallFailed, ConfigurationError
 from turntake.platforms.replies import ApiCall, ApiResponse
 
@@ -35,18 +36,27 @@ class HttpCaller:
     """Makes calls over connections that it keeps. `whose` begins the messages of its errors: "The agent"."""
 
     def __init__(
-        self, whose: str, timeout_ms: int, connect_ms: int | None = None, headers: Mapping[str, str] | None = None
+        self,
+        whose: str,
+        timeout_ms: int,
+        connect_ms: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        guard: AddressGuard | None = None,
     ) -> None:
-        """`timeout_ms` bounds a whole call, `connect_ms` the time until there is a connection."""
+        """`timeout_ms` bounds a whole call, `connect_ms` the time until there is a connection.
+
+        `guard` says which addresses may be called; without one, whoever makes the calls vouches for them.
+        """
         self.whose = whose
         self._timeout_ms = timeout_ms
         self._connect_s = None if connect_ms is None else connect_ms / 1000
-        self._client = _client(headers or {})
+        self._client = _client(headers or {}, guard)
 
     async def call(self, call: ApiCall) -> ApiResponse:
         """What came back, whatever its status. Cancelling closes the connection.
 
-        Raises CallFailed if nothing whole came back in time; it says whether the call was handed over.
+        Raises CallFailed if nothing whole came back in time; it says whether the call was handed over. Raises GiveUp if
+        the guard refuses the address.
         """
         steps: list[str] = []
         try:
@@ -127,16 +137,18 @@ def _is_loggable(record: logging.LogRecord) -> bool:
     return not _is_ours.get()
 
 
-def _client(headers: Mapping[str, str]) -> httpx2.AsyncClient:
+def _client(headers: Mapping[str, str], guard: AddressGuard | None) -> httpx2.AsyncClient:
     logging.getLogger("httpx2").addFilter(_is_loggable)
+    limits = httpx2.Limits(
+        max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEPALIVE_S
+    )
     # Compression is not offered: a small body may unpack to a huge one. No cookies: they would tie turns together.
     return httpx2.AsyncClient(
         headers={"user-agent": f"turntake/{version('turntake')}", "accept-encoding": "identity", **headers},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=None,
-        limits=httpx2.Limits(
-            max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEPALIVE_S
-        ),
+        limits=limits,
+        transport=guarded_transport(guard, limits) if guard else None,
         follow_redirects=False,
         trust_env=False,
     )

@@ -51,4 +51,8 @@ class ReplyOptions(msgspec.Struct, frozen=True):
     quote: Annotated[
         Quote, msgspec.Meta(description="When an answer quotes the message it answers, where the platform can.")
     ] = "groups"
+    private_hosts: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description="Hosts in private networks that may be called though no other setting names them."),
+    ] = ()
     typing: Annotated[bool, msgspec.Meta(description="Show a typing indicator while the agent works.")] = True

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from turntake.clock import Clock, SystemClock
+from turntake.deliver.address_guard import AddressGuard
 from turntake.deliver.http_call import HttpCaller
 from turntake.deliver.options import ReplyOptions
 from turntake.deliver.outbound import NoOutbound, Outbound
@@ -46,7 +47,11 @@ class Replies(Outbound):
         self._clock = clock or SystemClock()
         # Half the time at most goes into connecting, so that a platform that is slow to accept still gets to answer.
         self._caller = HttpCaller(
-            "The platform", options.timeout_ms, options.timeout_ms // 2, headers={"accept": "application/json"}
+            "The platform",
+            options.timeout_ms,
+            options.timeout_ms // 2,
+            headers={"accept": "application/json"},
+            guard=AddressGuard((url for api in apis.values() for url in api.addresses), options.private_hosts),
         )
         self._typing_tasks: set[asyncio.Task[object]] = set()
 

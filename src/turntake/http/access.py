@@ -1,6 +1,11 @@
 """Who may call: holders of an API key, or without keys only programs on this machine.
 
 Webhooks are the exception: platforms call them from anywhere, and each call proves by its signature who sent it.
+
+How it works without keys: a proxy on this machine makes strangers look like programs of this machine, and no header
+tells them apart for certain. So once anything says that others reach this server (a public address, the secret of a
+channel), only webhooks and health are served without the key that `turntake serve` made. Until then programs on this
+machine need no key; whatever shows that a request came from elsewhere refuses it.
 """
 
 import hmac
@@ -9,29 +14,34 @@ from collections.abc import Collection, Sequence
 from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turntake.accept.refusals import Refusals
 from turntake.errors import ConfigurationError, Problem
 from turntake.http.hosts import is_local_authority, is_loopback
+from turntake.http.made_key import MadeKey, is_from_another_site
 from turntake.service import Role, TurnTake
 
 Headers = dict[bytes, bytes]
-FORWARDED = frozenset(
-    (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip")
-)
+# What proxies, tunnels and content delivery networks add.
+FORWARDED = frozenset((b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip"))
+FORWARDED_PREFIXES = (b"x-forwarded-", b"x-original-", b"x-envoy-", b"cf-", b"fastly-", b"tailscale-")
+ASK_FOR_KEY = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="turntake"'}
 
 
 class RequireKey:
     """Refuses every request that does not carry one of the keys."""
 
-    def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
+    def __init__(self, app: ASGIApp, api_keys: Sequence[str], refusals: Refusals) -> None:
         if not all(key.strip() for key in api_keys):
             raise ConfigurationError("An API key is blank; remove it or give it a value.")
         self._app = app
         self._keys = [key.strip().encode() for key in api_keys]
+        self._refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not holds_key(dict(scope["headers"]), self._keys):
-            detail = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
-            raise Problem(401, detail, headers={"WWW-Authenticate": 'Bearer realm="turntake"'})
+            problem = Problem(401, ASK_FOR_KEY, headers=CHALLENGE)
+            raise self._refusals.answer(problem, scope.get("client"), "A request without a right API key", {})
         await self._app(scope, receive, send)
 
 
@@ -60,18 +70,35 @@ class RequireRole:
 
 
 class LoopbackOnly:
-    """Stands in front of everything but webhooks while there are no keys.
+    """Stands in front of everything while there are no API keys; what lies at `open_paths` passes.
 
     It refuses other machines, and pages of other sites that a browser on this machine shows: those come from loopback
-    too, whatever host name led the browser here.
+    too, whatever host name led the browser here. If others reach this server, it refuses everybody. The made key opens
+    it in any case.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        refusals: Refusals,
+        open_paths: tuple[str, ...] = (),
+        made_key: str = "",
+        is_reached: bool = False,
+    ) -> None:
         self._app = app
+        self._refusals = refusals
+        self._open_paths = open_paths
+        self._key = MadeKey(made_key) if made_key else None
+        self._is_reached = is_reached
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not get_route_path(scope).startswith("/webhooks/"):
-            refuse_strangers(dict(scope["headers"]), scope.get("client"))
+        if scope["type"] == "http" and not get_route_path(scope).startswith(self._open_paths):
+            if self._key is not None and (response := self._key.login(scope)) is not None:
+                return await response(scope, receive, send)
+            problem = _reached(self._key is not None) if self._is_reached else stranger(scope)
+            if problem is not None and not (self._key is not None and self._key.opens(scope)):
+                sentence = "A request without an API key was refused"
+                raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
         await self._app(scope, receive, send)
 
 
@@ -91,13 +118,26 @@ def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
     return sum(hmac.compare_digest(key, ours) for ours in keys) > 0
 
 
-def refuse_strangers(headers: Headers, client: tuple[str, int] | None) -> None:
-    """Raises Problem for callers of other machines: by their address, where it is known, and by the names they use."""
+def stranger(scope: Scope) -> Problem | None:
+    """Why a request is not of a program on this machine: by its address, where known, and by what its headers show."""
+    headers: Headers = dict(scope["headers"])
+    client = scope.get("client")
     host = headers.get(b"host", b"")
-    if (host and not is_local_authority(host)) or (client and client[0] and not is_loopback(client[0])):
-        raise Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
-    if not FORWARDED.isdisjoint(headers):
-        raise Problem(403, "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS.")
-    origin = headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != host:
-        raise Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
+    if not is_local_authority(host) or (client and client[0] and not is_loopback(client[0])):
+        return Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
+    if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        return Problem(400, "There are two Host headers; send one.")
+    is_proxied = not FORWARDED.isdisjoint(headers) or any(name.startswith(FORWARDED_PREFIXES) for name in headers)
+    # nginx speaks HTTP/1.0 to us unless it is told otherwise, and then says nothing about the caller.
+    if is_proxied or scope.get("http_version") == "1.0":
+        return Problem(403, "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS.")
+    if is_from_another_site(scope["method"], headers):
+        return Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
+    return None
+
+
+def _reached(has_made_key: bool) -> Problem:
+    """Why nobody is served without a key: others can reach this server."""
+    ours = " Programs on this machine may use the key that `turntake serve` made." if has_made_key else ""
+    detail = f"Others reach this server, so only webhooks are served without an API key: set TURNTAKE_API_KEYS.{ours}"
+    return Problem(401, detail, headers=CHALLENGE)

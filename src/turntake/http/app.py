@@ -22,7 +22,8 @@ from turntake.accept.activity import Activity
 from turntake.accept.intake import Intake
 from turntake.accept.messages import Messages
 from turntake.accept.options import Groups, WebhookOptions
-from turntake.accept.webhooks import Channels, Webhooks
+from turntake.accept.refusals import Refusals
+from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
 from turntake.http.endpoint import Access, Endpoint
 from turntake.http.events import EventStream
@@ -60,6 +61,7 @@ def create(
     receive_ms: int = _HTTP.receive_ms,
     channels: Channels | None = None,
     public_url: str = "",
+    made_key: str = "",
     max_webhook_bytes: int = _WEBHOOKS.body_bytes,
     groups: Groups = _WEBHOOKS.groups,
     oldest_ms: int = _WEBHOOKS.oldest_ms,
@@ -69,10 +71,13 @@ def create(
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
     Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
     What a platform dates further back than `oldest_ms` is ignored.
+    If it is set, or a channel has its secret, and there are no `api_keys`, nothing but webhooks and health is served to
+    those who do not have the `made_key`, which is for programs on this machine.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
     intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms)
-    webhooks = Webhooks(turns, channels or {}, public_url, intake)
+    refusals = Refusals(turns.clock)
+    webhooks = Webhooks(turns, channels or {}, public_url, intake, refusals)
     events = EventStream(turns)
     instances: dict[type, ASGIApp] = {
         Messages: Messages(turns),
@@ -81,12 +86,26 @@ def create(
         EventStream: events,
     }
 
-    outer = [Middleware(Problems)] if api_keys else [Middleware(Problems), Middleware(LoopbackOnly)]
-    max_bytes: dict[Access, int] = {"key": max_body_bytes, "signature": max_webhook_bytes}
-    routes = {
-        path: _route(rows, turns, instances, _middleware(rows[0], turns, api_keys, max_bytes, receive_ms))
-        for path, rows in _by_path().items()
+    is_reached = bool(public_url) or any(channel.has_secret for channel in (channels or {}).values())
+    outer = [Middleware(Problems)]
+    if not api_keys:
+        outer.append(Middleware(LoopbackOnly, refusals, _open_paths(is_reached), made_key, is_reached))
+    keys = Middleware(RequireKey, api_keys, refusals) if api_keys else None
+    limits: dict[Access, Middleware] = {
+        "key": Middleware(BodyLimit, turns.clock, max_body_bytes, receive_ms),
+        "signature": Middleware(BodyLimit, turns.clock, max_webhook_bytes, receive_ms),
     }
+    signed = Middleware(RefuseUnsigned, webhooks)
+
+    def middleware(endpoint: Endpoint) -> list[Middleware]:
+        """What stands in front of it, outermost first: who may call, in which role, and how large and slow."""
+        if endpoint.access not in limits:
+            return []
+        role = Middleware(RequireRole, turns, endpoint.roles)
+        first, last = ([], [signed]) if endpoint.access == "signature" else ([keys] if keys else [], [])
+        return [*first, role, *last, limits[endpoint.access]]
+
+    routes = {path: _route(rows, turns, instances, middleware(rows[0])) for path, rows in _by_path().items()}
     app = App(
         routes=list(routes.values()),
         middleware=outer,
@@ -99,7 +118,7 @@ def create(
     app.state.turns = turns
     app.state.events = events
     app.state.intake = intake
-    app.state.has_keys = bool(api_keys)
+    app.state.has_keys = bool(api_keys) or is_reached
     return app
 
 
@@ -117,15 +136,10 @@ def _by_path() -> dict[str, list[Endpoint]]:
     return paths
 
 
-def _middleware(
-    endpoint: Endpoint, turns: TurnTake, api_keys: Sequence[str], max_bytes: Mapping[Access, int], receive_ms: int
-) -> list[Middleware]:
-    """What stands in front of an endpoint, outermost first: who may call, in which role, and how large and slow."""
-    if endpoint.access == "public":
-        return []
-    keys = [Middleware(RequireKey, api_keys)] if api_keys and endpoint.access == "key" else []
-    role = Middleware(RequireRole, turns, endpoint.roles)
-    return [*keys, role, Middleware(BodyLimit, turns.clock, max_bytes[endpoint.access], receive_ms)]
+def _open_paths(is_reached: bool) -> tuple[str, ...]:
+    """How the paths begin that nobody needs a key for even without API keys; health only where others reach us."""
+    kinds = ("signature", "public") if is_reached else ("signature",)
+    return tuple({endpoint.path.partition("{")[0] for endpoint in ENDPOINTS if endpoint.access in kinds})
 
 
 def _route(

@@ -22,7 +22,8 @@ from turntake.service import TurnTake
 LATEST_TURNS = 10  # fit on a screen; each of them has an endpoint that shows it whole
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
-Cursor = Annotated[str, Meta(max_length=256)]
+# It holds a conversation's key, each byte of which may take three characters, and must fit into a request's headers.
+Cursor = Annotated[str, Meta(max_length=8_192)]
 
 
 class ConversationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,8 +13,11 @@ JSON = "application/json"
 EVERY_ROLE: tuple[Role, ...] = ("all", "accept", "work")
 INTAKE_ROLES: tuple[Role, ...] = ("all", "accept")
 
-Access = Literal["key", "signature", "public"]
-"""Who may call: holders of an API key where there are keys, platforms that sign their calls, or everybody."""
+Access = Literal["key", "signature", "page", "public"]
+"""Who may call: holders of an API key, platforms that sign their calls, or everybody.
+
+A "page" is for everybody too, but without API keys only for those who are served without one.
+"""
 
 Handler = Callable[[TurnTake, Request], Awaitable[Response]]
 
@@ -51,9 +54,11 @@ class Endpoint:
         """Every status it may refuse with, in order."""
         refused = {*self.problems}
         if self.access == "key":
-            refused |= {401, 403, 503}
+            refused |= {401, 403, 429, 503}
         if self.access == "signature":
-            refused |= {400, 401, 403, 404, 408, 413, 503}
+            refused |= {400, 401, 403, 404, 405, 408, 413, 429, 503}
+        if self.access == "page":
+            refused |= {401, 403, 429}
         if self.query is not None:
             refused |= {400}
         if self.body is not None:

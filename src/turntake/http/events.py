@@ -27,6 +27,7 @@ HEARTBEAT_MS = 15_000  # proxies close a connection that is quiet for 60 s, some
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
     (b"x-accel-buffering", b"no"),  # nginx would collect events before it passes them on
 ]
 
@@ -52,6 +53,10 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = query_of(Request(scope), EventQuery)
         only = str(conversation_key(asked.conversation)) if asked.conversation else ""
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.body", "body": b""})
+            return
         async with self._slot() as end, self._turns.events.watch() as queue:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await _write(send, b": watching\n\n")

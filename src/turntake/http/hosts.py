@@ -1,13 +1,27 @@
 """Names and addresses of hosts: which of them mean this machine, and how to reach a server that listens on one."""
 
+import re
 import socket
 from functools import lru_cache
 from ipaddress import ip_address
 
+LONGEST_HOST = 255  # of a DNS name, and with a port nobody needs more
+# What browsers and clients write: a name or an address, and perhaps a port. Anything else is somebody's trick.
+_AUTHORITY = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
-@lru_cache(maxsize=64)
+
 def is_loopback(host: str) -> bool:
     """Whether only programs on this machine can use the name or address."""
+    return len(host) <= LONGEST_HOST and _is_loopback(host)
+
+
+def is_local_authority(authority: bytes) -> bool:
+    """Whether a Host header names this machine."""
+    return len(authority) <= LONGEST_HOST and _is_local_authority(authority)
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(host: str) -> bool:
     name = host.lower().strip("[]").rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -19,11 +33,9 @@ def is_loopback(host: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def is_local_authority(authority: bytes) -> bool:
-    """Whether a Host header names this machine."""
-    host = authority.decode("latin-1").lower()
-    name = host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return is_loopback(name)
+def _is_local_authority(authority: bytes) -> bool:
+    match = _AUTHORITY.fullmatch(authority)
+    return match is not None and is_loopback((match[1] or match[2]).decode("ascii"))
 
 
 def family_of(host: str) -> socket.AddressFamily:

@@ -7,23 +7,28 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turntake.accept.body import decode, misfit
+from turntake.accept.body import PRIVATE, decode, misfit
+from turntake.accept.repeated_names import FieldNames
 from turntake.buffer.store import Page
 from turntake.errors import Problem
 from turntake.rules.key import ConversationKey
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _encoder = msgspec.json.Encoder()
 
 
 def answer(value: Any, status: int = 200) -> Response:
-    return Response(_encoder.encode(value), status, media_type="application/json")
+    return Response(_encoder.encode(value), status, PRIVATE, media_type="application/json")
 
 
-async def body_of(request: Request, kind: type[T]) -> T:
+async def body_of(request: Request, kind: type[S]) -> S:
     """The body as a `kind`; no body at all counts as `{}`."""
-    return decode(msgspec.json.Decoder(kind), await request.body() or b"{}")
+    body = await request.body() or b"{}"
+    payload = decode(msgspec.json.Decoder(kind), body)
+    FieldNames(kind).refuse_repeated(body)
+    return payload
 
 
 def query_of(request: Request, kind: type[T]) -> T:

@@ -14,6 +14,7 @@ from turntake.accept.body import Instant, checked
 from turntake.errors import Problem
 from turntake.http.conversations import Cursor, Limit
 from turntake.http.json import answer, body_of, page_of, query_of
+from turntake.http.turns import turn_id_in
 from turntake.http.views import LetterView, conversation_view, letter_detail, letter_view
 from turntake.instants import rfc3339, to_ms
 from turntake.rules.records import Letter
@@ -67,7 +68,7 @@ async def show(turns: TurnTake, request: Request) -> Response:
 
 
 async def discard(turns: TurnTake, request: Request) -> Response:
-    if not await turns.store.letters.discard(request.path_params["id"]):
+    if not await turns.store.letters.discard(turn_id_in(request, "id")):
         raise _unknown()
     return Response(status_code=204)
 
@@ -107,7 +108,7 @@ def _is_about(letter: Letter, reason: str) -> bool:
 
 
 async def _letter(turns: TurnTake, request: Request) -> Letter:
-    letter = await turns.store.letters.get(request.path_params["id"])
+    letter = await turns.store.letters.get(turn_id_in(request, "id"))
     if letter is None:
         raise _unknown()
     return letter

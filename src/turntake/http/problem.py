@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turntake.accept.body import PRIVATE
 from turntake.errors import Fault, InvalidMessage, Problem, StoreUnavailable
 
 log = logging.getLogger("turntake")
@@ -37,7 +38,7 @@ def response_to(problem: Problem) -> Response:
     """The problem as its sender gets it."""
     phrase = HTTPStatus(problem.status).phrase
     body = ProblemBody("about:blank", phrase, problem.status, problem.detail, problem.errors)
-    return Response(msgspec.json.encode(body), problem.status, problem.headers, MEDIA_TYPE)
+    return Response(msgspec.json.encode(body), problem.status, {**PRIVATE, **(problem.headers or {})}, MEDIA_TYPE)
 
 
 class Problems:

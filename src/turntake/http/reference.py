@@ -15,7 +15,7 @@ from turntake.http.routes import ENDPOINTS
 BEGIN = "<!-- Generated from here: python -m turntake.http.reference docs/reference/http.md -->\n"
 END = "<!-- to here -->\n"
 FEW_FIELDS = 4  # fit into a line of the list; larger bodies are shown by name
-WHO = {"key": "API key", "signature": "the platform", "public": "everybody"}
+WHO = {"key": "API key", "signature": "the platform", "page": "everybody", "public": "everybody"}
 
 
 def page(text: str) -> str:

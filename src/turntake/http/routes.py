@@ -192,7 +192,7 @@ ENDPOINTS = (
         access="public",
     ),
     Endpoint(
-        "GET", "/openapi.json", "Describes all of this as OpenAPI.", openapi, answer=dict[str, Any], access="public"
+        "GET", "/openapi.json", "Describes all of this as OpenAPI.", openapi, answer=dict[str, Any], access="page"
     ),
     Endpoint(
         "GET",
@@ -201,7 +201,7 @@ ENDPOINTS = (
         pages.welcome,
         answer=str,
         media_type="text/html",
-        access="public",
+        access="page",
     ),
-    Endpoint("GET", "/pages/{name}", "The files of that page.", pages.asset, access="public", is_described=False),
+    Endpoint("GET", "/pages/{name}", "The files of that page.", pages.asset, access="page", is_described=False),
 )

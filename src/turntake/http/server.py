@@ -15,12 +15,15 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from turntake.errors import ConfigurationError
+from turntake.http.connections import LimitedConnection, Limits
 from turntake.http.hosts import family_of, reachable
 
 BACKLOG = 2_048  # connections that the kernel keeps while the loop is busy: a burst of some tenths of a second
@@ -54,11 +57,13 @@ class Server(uvicorn.Server):
         on_drain: Action = nothing,
         drain_ms: int = 0,
         is_guest: bool = False,
+        limits: Limits | None = None,
     ) -> None:
+        protocol: Any = partial(LimitedConnection, limits or Limits())
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=protocol,
                 ws="none",
                 lifespan="on",
                 log_config=None,

@@ -18,6 +18,7 @@ from turntake.rules.message_limits import Text
 from turntake.rules.records import TurnRecord
 from turntake.service import TurnTake
 
+LONGEST_ID = 64  # ours have 37 characters; a longer one is nobody's, and is not looked for
 REPLIES = 100  # nobody reads more in one answer
 
 
@@ -56,27 +57,35 @@ async def show(turns: TurnTake, request: Request) -> Response:
 
 async def complete(turns: TurnTake, request: Request) -> Response:
     replies = (await body_of(request, CompleteBody)).texts()
-    record = await turns.complete(request.path_params["turnId"], replies)
+    record = await turns.complete(turn_id_in(request, "turnId"), replies)
     return answer(turn_view(_in_status(record, "answered", "replying")))
 
 
 async def fail(turns: TurnTake, request: Request) -> Response:
     payload = await body_of(request, FailBody)
     _in_status(await _record(turns, request), "answering")
-    record = await turns.fail(request.path_params["turnId"], payload.error, payload.retry_after_ms, payload.attempt)
+    record = await turns.fail(turn_id_in(request, "turnId"), payload.error, payload.retry_after_ms, payload.attempt)
     return answer(turn_view(_in_status(record, "answering", "dead")))
 
 
 async def extend(turns: TurnTake, request: Request) -> Response:
     payload = await body_of(request, ExtendBody)
-    record = _in_status(await turns.extend(request.path_params["turnId"], payload.lease_ms), "answering", "replying")
+    record = _in_status(await turns.extend(turn_id_in(request, "turnId"), payload.lease_ms), "answering", "replying")
     if record.turn is not None and not record.turn.is_leased:
         raise Problem(409, "Nobody holds this turn: it waits for its next attempt, so there is nothing to extend.")
     return answer(turn_view(record))
 
 
+def turn_id_in(request: Request, name: str) -> str:
+    """The id of a turn, or of the dead letter that it became, in the path."""
+    written: str = request.path_params[name]
+    if len(written) > LONGEST_ID:
+        raise Problem(404, "This is not the id of a turn; it is `turnId` in what the agent received.")
+    return written
+
+
 async def _record(turns: TurnTake, request: Request) -> TurnRecord:
-    return _known(await turns.store.history.turn(request.path_params["turnId"]))
+    return _known(await turns.store.history.turn(turn_id_in(request, "turnId")))
 
 
 def _known(record: TurnRecord | None) -> TurnRecord:

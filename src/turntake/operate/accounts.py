@@ -1,9 +1,11 @@
 """From options to the channels that run: every account at every installed platform, and what each still lacks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from turntake.errors import ConfigurationError
+from turntake.http.hosts import is_loopback
 from turntake.operate.channel_plugins import LISTEN, ChannelPlugin, ListenerPlugin
 from turntake.operate.options.groups import AccountOptions, Options
 from turntake.platforms.channel import Channel, Option, keys_in
@@ -13,6 +15,8 @@ from turntake.platforms.replies import ReplyApi
 AccountId = tuple[str, str]
 """A channel's name and an account's, which is "" for the only or first one."""
 
+API_BASE = "api_base"
+"""What every platform calls the option for the address of its API."""
 OFF = frozenset({"0", "false", "no", "off"})
 
 
@@ -76,7 +80,7 @@ class CallbackAccount(NamedTuple):
 
 def accounts(options: Options) -> list[Account]:
     """The main account of every installed channel, configured or not, each followed by its named ones."""
-    return [_account(account) for account in options.accounts]
+    return [_account(account, options.replies.private_hosts) for account in options.accounts]
 
 
 def channels_of(accounts: Iterable[Account]) -> dict[AccountId, Channel]:
@@ -144,7 +148,7 @@ def webhook_url(account: Account, options: Options) -> str:
     return (options.public_url.rstrip("/") or options.own_url) + account.path
 
 
-def _account(account: AccountOptions) -> Account:
+def _account(account: AccountOptions, private_hosts: Sequence[str]) -> Account:
     plugin, name, values, variables, is_set = account
     if plugin.channel is None:
         return Account(plugin, name, fault=plugin.fault, lacks_extra=plugin.lacks_extra)
@@ -152,7 +156,8 @@ def _account(account: AccountOptions) -> Account:
     for option in plugin.options:
         if option.use and _is_unset(option, values[option.name]):
             missing[option.use] = (*missing.get(option.use, ()), variables[option.name])
-    channel, fault = _channel(plugin.channel, values)
+    fault = _open_to_readers(account, private_hosts)
+    channel, fault = (None, fault) if fault else _channel(plugin.channel, values)
     found = plugin.load_listener() if is_set and LISTEN not in missing else ListenerPlugin()
     lacks_extra = found.lacks_extra and not fault
     fault = fault or found.fault
@@ -162,6 +167,23 @@ def _account(account: AccountOptions) -> Account:
 def _is_unset(option: Option, value: str) -> bool:
     """Whether it has no value, or is a switch for the listener that is off."""
     return not value.strip() or (option.use == LISTEN and value.strip().lower() in OFF)
+
+
+def _open_to_readers(account: AccountOptions, private_hosts: Sequence[str]) -> str:
+    """Why tokens must not be sent to the platform's address; "" if nobody can read them on the way."""
+    url = account.values.get(API_BASE, "")
+    host = _host(url)
+    if not url.lower().startswith("http://") or is_loopback(host) or host in private_hosts:
+        return ""
+    variable = account.variables[API_BASE]
+    return f"{variable} sends tokens over plain http to {host}: use https, or name the host in replies.private_hosts."
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _channel(kind: type[Channel], values: Mapping[str, str]) -> tuple[Channel | None, str]:

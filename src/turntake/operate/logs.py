@@ -1,8 +1,11 @@
 """Log lines: text for people at a terminal, JSON for machines. What people wrote, and secrets, stay out of both."""
 
+import hashlib
 import logging
 import os
+import secrets
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TextIO
 
@@ -30,6 +33,10 @@ class LogOptions(msgspec.Struct, frozen=True):
         bool,
         Meta(description="Log what an agent's exception says, which may quote a person, and not only where it arose."),
     ] = False
+    people: Annotated[
+        Literal["shown", "hashed"],
+        Meta(description="Whether conversations are logged with the person's number or name, or with a hash of it."),
+    ] = "shown"
 
 
 WITHHELD = frozenset(
@@ -38,6 +45,7 @@ WITHHELD = frozenset(
 )
 QUIET = ("httpx2", "httpcore2", "asyncio")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_SALT = secrets.token_bytes(16)
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
 
@@ -46,8 +54,10 @@ def configure(options: LogOptions = LogOptions(), stream: TextIO | None = None) 
     stream = stream or sys.stderr
     is_text = options.format == "text" or (options.format == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
+    hide = hidden if options.people == "hashed" else str
     has_words = options.error_text or options.level == "debug"
-    handler.setFormatter(TextFormatter(is_coloured(stream), has_words) if is_text else JsonFormatter(has_words))
+    colour = is_coloured(stream)
+    handler.setFormatter(TextFormatter(colour, has_words, hide) if is_text else JsonFormatter(has_words, hide))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(options.level.upper())
@@ -64,27 +74,43 @@ def is_coloured(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What came with the record as `extra`, without anything that may hold a person's words or a secret."""
-    return {
+def hidden(key: str) -> str:
+    """A conversation's key without the person: tenant, channel and account stay, a hash stands for the rest.
+
+    It is salted anew in every process: with a fixed salt, whoever has a list of phone numbers could undo it.
+    """
+    *known, person = str(key).split(":", 3)
+    return ":".join((*known, "#" + hashlib.blake2s(person.encode(), key=_SALT, digest_size=6).hexdigest()))
+
+
+def fields_of(record: logging.LogRecord, hide: Callable[[str], str] = str) -> dict[str, Any]:
+    """What came with the record as `extra`, without anything that may hold a person's words or a secret.
+
+    `hide` is applied to the key of a conversation.
+    """
+    fields = {
         name: "…" if name in WITHHELD else value
         for name, value in vars(record).items()
         if name not in _STANDARD and not name.startswith("_")
     }
+    if "conversation" in fields:
+        fields["conversation"] = hide(fields["conversation"])
+    return fields
 
 
 class TextFormatter(logging.Formatter):
     """`10:21:03 INFO  Listening  url=http://127.0.0.1:8080`"""
 
-    def __init__(self, is_coloured: bool = False, has_words: bool = False) -> None:
+    def __init__(self, is_coloured: bool = False, has_words: bool = False, hide: Callable[[str], str] = str) -> None:
         super().__init__()
         self._is_coloured = is_coloured
         self._has_words = has_words
+        self._hide = hide
 
     def format(self, record: logging.LogRecord) -> str:
         # Local time: this is read by somebody who looks at the clock on the wall.
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
-        fields = [(name, value) for name, value in fields_of(record).items() if name != "action"]
+        fields = [(name, value) for name, value in fields_of(record, self._hide).items() if name != "action"]
         facts = " ".join(self._painted("2", f"{name}=") + _plain(value) for name, value in fields)
         level = self._painted(_COLOURS.get(record.levelname, "0"), f"{record.levelname:<7}")
         line = f"{self._painted('2', at)} {level} {_one_line(record.getMessage())}" + (f"  {facts}" if facts else "")
@@ -98,9 +124,10 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """One object per line: `at`, `level`, `logger`, `message`, then the fields."""
 
-    def __init__(self, has_words: bool = False) -> None:
+    def __init__(self, has_words: bool = False, hide: Callable[[str], str] = str) -> None:
         super().__init__()
         self._has_words = has_words
+        self._hide = hide
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -109,7 +136,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: value for name, value in fields_of(record).items() if name not in line}
+        line |= {name: value for name, value in fields_of(record, self._hide).items() if name not in line}
         trace = trace_in(record, self._has_words)
         if trace:
             line["trace"] = trace

@@ -33,6 +33,7 @@ class Option(NamedTuple):
     Several secrets at once, for a rotation, are separated by commas.
     One that `is_shared` is set once for all accounts of the channel; named accounts have none of their own.
     One that `is_for_handshake` checks who registers our address, and not who sends messages there.
+    One that `is_chosen` is a secret that the operator makes up, and not one that the platform gives out.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Option(NamedTuple):
     default: str = ""
     is_shared: bool = False
     is_for_handshake: bool = False
+    is_chosen: bool = False
 
 
 class Needs(NamedTuple):
@@ -172,10 +174,26 @@ class Channel(ABC):
     needs: ClassVar[Needs] = Needs()
     takes_get: ClassVar[bool] = True
     """Whether the platform also calls by GET, as some do for a handshake. Without it, a GET is refused unread."""
+    signed_by: ClassVar[frozenset[str]] = frozenset()
+    """Headers, in lower case, of which every POST of the platform carries at least one. One without any of them is
+    refused before its body is read. Empty: whether it is signed shows only with the body."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         """`values` are those of the options that are set, by name. One that cannot be right: ConfigurationError."""
         self._values = {option.name: values.get(option.name) or option.default for option in self.options}
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether anything is set that webhooks are checked by: then others are meant to reach it."""
+        return any(self._values[option.name].strip() not in ("", option.default) for option in self._checking())
+
+    @property
+    def lacks_secrets(self) -> bool:
+        """Whether it needs secrets to check webhooks, and has none of them."""
+        return bool(self._checking()) and not self.has_secret
+
+    def _checking(self) -> list[Option]:
+        return [option for option in self.options if option.use == "verify"]
 
     @abstractmethod
     def verify(self, request: Request, now: int) -> None:

@@ -85,6 +85,11 @@ class ReplyApi(ABC):
         """`values` are those of the channel's options by name; options that are not set have their defaults."""
         self._values = values
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The URLs among the options: the operator named them, so they may be called wherever they lead."""
+        return tuple(value for value in self._values.values() if value.startswith(("http://", "https://")))
+
     @abstractmethod
     def reply_call(self, to: Recipient, text: str, reply_id: str) -> ApiCall:
         """The call that sends one reply, no longer than `longest`. `reply_id` is the same on every try.

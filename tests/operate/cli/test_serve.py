@@ -15,6 +15,7 @@ import pytest
 from harness.serving import PATIENCE_S, PATIENT, QUICK, command, environment, eventually, first, run, served
 from turntake.operate.cli import main
 
+SESAME = "open-sesame-said-ali-baba"
 STUCK = """
 import asyncio
 async def answer(turn):
@@ -138,13 +139,13 @@ def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
 
 
 def test_api_keys_are_asked_for(tmp_path: Path) -> None:
-    with served(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": "sesame"}, key="sesame") as server:
+    with served(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME}, key=SESAME) as server:
         assert server.url.startswith("http://127.0.0.1:")
         assert server.client.get("/v1/conversations")["conversations"] == []
         said = run("conversations", "--url", server.url, folder=tmp_path)
         assert "asks for an API key: give it with --key" in said.stderr
         assert said.returncode == 1
-        assert run("send", "hi", "--url", server.url, "--key", "sesame", folder=tmp_path).returncode == 0
+        assert run("send", "hi", "--url", server.url, "--key", SESAME, folder=tmp_path).returncode == 0
 
 
 def test_an_object_as_agent_brings_its_own_store(tmp_path: Path) -> None:

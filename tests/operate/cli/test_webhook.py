@@ -13,6 +13,7 @@ from harness.serving import QUICK, Served, served
 from turntake.operate.cli import main
 
 SEED = bytes(range(32))
+KEY = "a-key-that-nobody-guesses"
 SECRETS = {
     "TURNTAKE_WHATSAPP_APP_SECRET": "a",
     "TURNTAKE_WHATSAPP_VERIFY_TOKEN": "b",
@@ -21,14 +22,15 @@ SECRETS = {
     "TURNTAKE_INSTAGRAM_APP_SECRET": "e",
     "TURNTAKE_INSTAGRAM_VERIFY_TOKEN": "f",
     "TURNTAKE_TWILIO_AUTH_TOKEN": "g",
-    "TURNTAKE_TELEGRAM_SECRET_TOKEN": "h",
+    "TURNTAKE_TELEGRAM_SECRET_TOKEN": "hhhhhhhhhhhhhhhh",
     "TURNTAKE_SLACK_SIGNING_SECRET": "i",
     "TURNTAKE_DISCORD_PUBLIC_KEY": SigningKey(SEED).verify_key.encode().hex(),
     "TURNTAKE_DISCORD_PRIVATE_KEY": SEED.hex(),
-    "TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0",
+    "TURNTAKE_GENERIC_SECRET": "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0",
     "TURNTAKE_TWILIO_ACCOUNTS": "sales",
     "TURNTAKE_TWILIO_SALES_AUTH_TOKEN": "j",
     "TURNTAKE_PUBLIC_URL": "https://bot.example/chat/",
+    "TURNTAKE_API_KEYS": KEY,
 }
 AGENT = """
 async def answer(turn):
@@ -41,7 +43,7 @@ Output = pytest.CaptureFixture[str]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("webhooks")
     (folder / "parrot.py").write_text(AGENT)
-    with served(folder, *QUICK, "--agent", "parrot:answer", env=SECRETS) as running:
+    with served(folder, *QUICK, "--agent", "parrot:answer", env=SECRETS, key=KEY) as running:
         yield running
 
 
@@ -133,7 +135,11 @@ def test_mistakes_are_named(
 def test_a_reply_of_unknown_fate_is_pointed_out(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bot = {"TURNTAKE_TELEGRAM_SECRET_TOKEN": "h", "TURNTAKE_TELEGRAM_BOT_TOKEN": TOKEN}
+    bot = {
+        "TURNTAKE_TELEGRAM_SECRET_TOKEN": "hhhhhhhhhhhhhhhh",
+        "TURNTAKE_TELEGRAM_BOT_TOKEN": TOKEN,
+        "TURNTAKE_API_KEYS": KEY,
+    }
     rash = {
         "TURNTAKE_REPLIES_ON_UNKNOWN": "skip",
         "TURNTAKE_REPLIES_TIMEOUT_MS": "200",

@@ -358,4 +358,7 @@ def test_a_file_that_others_may_write_is_ignored() -> None:
     """It could send secrets and messages elsewhere."""
     written("TURNTAKE_PORT=9001", ".env").chmod(0o666)
     options = load(environ={})
-    assert (options.port, options.sources.warnings) == (8080, (".env is ignored: others may write it; chmod 600 .env",))
+    assert (options.port, options.sources.warnings) == (
+        8080,
+        (".env is ignored, since others may write it: make it yours (chown, chmod 600).",),
+    )

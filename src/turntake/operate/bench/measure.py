@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -109,8 +110,9 @@ async def _steady(load: Load, server: Process | None, for_ms: float, rate: float
 async def _webhooks(folder: Path, for_ms: float, report: Report) -> None:
     """Signed webhooks as a platform sends them, each verified, read and stored before it is acknowledged."""
     channel: Channel = plugins.load("channels", PLATFORM)({"app_secret": "bench"})
-    async with turntake_server(folder, **{f"{PLATFORM}_app_secret": "bench"}) as server:
-        load = Load("127.0.0.1", server.port)
+    key = secrets.token_urlsafe()
+    async with turntake_server(folder, api_keys=key, **{f"{PLATFORM}_app_secret": "bench"}) as server:
+        load = Load("127.0.0.1", server.port, key)
 
         def request_of(person: str, number: int) -> bytes:
             sample = channel.sample(

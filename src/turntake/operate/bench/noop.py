@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import read_body, send_accepted
+from turntake.accept.refusals import Refusals
 from turntake.arrival import Arrival, Receipt
 from turntake.clock import SystemClock
 from turntake.http.access import LoopbackOnly
@@ -39,7 +40,9 @@ def app(kind: str) -> App:
     if kind == "storeless":
         return create(Storeless("memory://", role="accept"))
     bare = App()
-    bare.busiest = wrap(answer, [Middleware(Problems), Middleware(LoopbackOnly), Middleware(BodyLimit, SystemClock())])
+    clock = SystemClock()
+    limits = [Middleware(Problems), Middleware(LoopbackOnly, Refusals(clock)), Middleware(BodyLimit, clock)]
+    bare.busiest = wrap(answer, limits)
     return bare
 
 

@@ -4,16 +4,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from turntake.clock import Clock
+from turntake.http.hosts import is_loopback
 from turntake.instants import to_ms
-from turntake.operate.cli.flags import option
+from turntake.operate.cli.flags import option, tell_of_file
 from turntake.operate.cli.output import duration
 from turntake.operate.client import Client
+from turntake.operate.made_key import find_key
 from turntake.operate.options.sources import load
 
 Url = Annotated[str | None, option("The server. [by the settings: http://127.0.0.1:8080]", "URL")]
-Key = Annotated[str | None, option("Its API key. [for this machine's server, the first of TURNTAKE_API_KEYS]", "KEY")]
+Key = Annotated[
+    str | None,
+    option("Its API key. [for this machine's server, the first of TURNTAKE_API_KEYS, or the one it made]", "KEY"),
+]
 
 
 @contextmanager
@@ -24,11 +30,24 @@ def connected(url: str | None, key: str | None, config: Path | None = None) -> I
 
 
 def destination(url: str | None, key: str | None, config: Path | None = None) -> tuple[str, str]:
-    """The server's address and key. A key from the settings is for this machine's server, and for no other."""
+    """The server's address and key. A key from the settings is for this machine's server, and for no other.
+
+    The key that a server made if it was given none is for servers on this machine.
+    """
     options = load(config=config)
+    tell_of_file(options)
     ours, keys = options.own_url, options.api_keys
     is_ours = url is None or url.rstrip("/") == ours
-    return url or ours, key or (keys[0] if keys and is_ours else "")
+    if key or (not is_ours and (keys or not _is_here(url or ""))):
+        return url or ours, key or ""
+    return url or ours, keys[0] if keys else find_key(options.store)
+
+
+def _is_here(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
 
 
 def until(at: str | None, clock: Clock) -> str:

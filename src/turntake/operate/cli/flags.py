@@ -1,6 +1,7 @@
 """Every setting that is not a secret as a flag, in the words of its one sentence."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -10,7 +11,7 @@ from cyclopts import Parameter
 from turntake.operate.options.catalogue import catalogue
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import Setting, shown
-from turntake.operate.options.sources import load
+from turntake.operate.options.sources import CONFIG_FILE, load
 
 T = TypeVar("T")
 Load = Callable[[], Options]
@@ -28,6 +29,15 @@ def switch(help: str) -> Parameter:
 
 Config = Annotated[Path | None, option("The TOML file to read instead of ./turntake.toml.", "FILE")]
 Json = Annotated[bool, switch("Print JSON instead of text.")]
+
+
+def tell_of_file(options: Options) -> None:
+    """Names the file that was found in the current folder: it says which server is called, and with what."""
+    if options.sources.config:
+        sys.stderr.write(f"turntake: settings from {options.sources.config}\n")
+    for warning in options.sources.warnings:
+        if warning.startswith(CONFIG_FILE):
+            sys.stderr.write(f"turntake: {warning}\n")
 
 
 def takes_settings(command: Callable[..., T]) -> Callable[..., T]:

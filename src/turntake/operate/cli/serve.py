@@ -19,8 +19,10 @@ from turntake.operate.assemble import Parts, assemble
 from turntake.operate.channel_plugins import LISTEN
 from turntake.operate.cli.flags import Load, switch, takes_settings
 from turntake.operate.cli.output import paint, say
+from turntake.operate.made_key import MadeKeyFile, make_key
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
+from turntake.operate.weak_secrets import refuse_weak_secrets, weak_secrets
 from turntake.service import Role
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ Examples:
     turntake serve --agent my_app:answer --reload   while you write it
     turntake serve --agent https://host/agent   your own service
     turntake serve --rules-silence-ms 2500      patience with slow writers
-    TURNTAKE_API_KEYS=change-me turntake serve --host 0.0.0.0
+    TURNTAKE_API_KEYS=$(openssl rand -hex 32) turntake serve --host 0.0.0.0
 
 Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
 `turntake doctor` lists them all, `turntake init` writes the file.
@@ -69,25 +71,31 @@ def serve(
 
         return keep_serving()
     from turntake.http.access import refuse_open_bind
+    from turntake.http.connections import raise_file_limit
     from turntake.http.server import listen, new_loop, tune
 
     options = load()
     logs.configure(options.log)
     refuse_open_bind(options.host, options.api_keys)
+    refuse_weak_secrets(options)
     parts = assemble(options)
     bound = listen(options.host, options.port)
+    files = raise_file_limit()
+    made = None if options.api_keys else make_key(options.store)
     tune()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(options, parts, bound))
+        runner.run(_serve(options, parts, bound, made, files))
     return 0
 
 
-async def _serve(options: Options, parts: Parts, bound: socket) -> None:
+async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFile | None, files: int | None) -> None:
     from turntake.accept.listening import listening
+    from turntake.http.connections import Limits
     from turntake.http.server import Server, url_of
 
     app = parts.turns.asgi(
         api_keys=options.api_keys,
+        made_key=made.key if made else "",
         max_body_bytes=options.http.body_bytes,
         receive_ms=options.http.receive_ms,
         channels=channels_of(parts.accounts),
@@ -99,10 +107,11 @@ async def _serve(options: Options, parts: Parts, bound: socket) -> None:
     server = Server(
         app,
         options.worker.shutdown_ms,
-        lambda: _print_banner(options, parts, url_of(bound)),
+        lambda: _print_banner(options, parts, url_of(bound), made),
         app.state.events.close,
         on_drain=lambda: _drain(parts),
         drain_ms=options.http.drain_ms,
+        limits=Limits(options.http, parts.turns.clock, files),
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
@@ -146,10 +155,11 @@ def _drain(parts: Parts) -> None:
     parts.turns.drain()
 
 
-def _print_banner(options: Options, parts: Parts, url: str) -> None:
+def _print_banner(options: Options, parts: Parts, url: str, made: MadeKeyFile | None) -> None:
     """Says what is served where: in lines for a person, or else in a line of the log; warnings come first."""
     is_watched = sys.stdout.isatty()
-    for warning in (*options.sources.warnings, *_in_vain(options, parts), *_risky(options, parts)):
+    odd = (*options.sources.warnings, *weak_secrets(options), *_in_vain(options, parts), *_risky(options, parts))
+    for warning in odd:
         log.warning(warning, extra={"action": "start"})
     for note in _unset(options, parts):
         # Nothing is wrong: somebody who tries it out for the first time should not have to read it first.
@@ -157,18 +167,26 @@ def _print_banner(options: Options, parts: Parts, url: str) -> None:
     _tell_of_channels(parts.accounts, is_watched)
     store = "(that of the agent's module)" if parts.agent.turns else without_password(options.store)
     role, agent = parts.turns.role, without_password(options.agent)
+    config = {"config": str(options.sources.config)} if options.sources.config else {}
     if is_watched:
-        facts = {"store": store, "agent": agent}
-        facts["role"] = f"{role}: {ROLES[role]}"
-        if options.public_url:
-            facts["public"] = options.public_url
-        if any(account.is_configured for account in parts.accounts):
-            facts["chats"] = ", ".join(f"{a.label} ({a.status})" for a in parts.accounts if a.is_configured)
-        elif role != "work":
-            facts["chats"] = "none configured, so every webhook is refused; see `turntake channels`"
+        facts = {"store": store, "agent": agent, "role": f"{role}: {ROLES[role]}", **_outside(options, parts), **config}
+        if made:
+            facts["page"] = f"{url}/?key={made.key}" if made.is_new else f"{url}/ (its key is in {made.path})"
         _print_facts(url, facts, [] if role == "work" else _trials(url, role, bool(options.api_keys)))
     else:
-        log.info("Listening", extra={"action": "start", "url": url, "role": role, "store": store, "agent": agent})
+        where = {"url": url, "role": role, "store": store, "agent": agent, **config}
+        where |= {"key_file": str(made.path)} if made and made.path else {}
+        log.info("Listening", extra={"action": "start", **where})
+
+
+def _outside(options: Options, parts: Parts) -> dict[str, str]:
+    """For the banner: where others reach it, and who is connected."""
+    facts = {"public": without_password(options.public_url)} if options.public_url else {}
+    if any(account.is_configured for account in parts.accounts):
+        facts["chats"] = ", ".join(f"{a.label} ({a.status})" for a in parts.accounts if a.is_configured)
+    elif parts.turns.role != "work":
+        facts["chats"] = "none configured, so every webhook is refused; see `turntake channels`"
+    return facts
 
 
 def _tell_of_channels(accounts: list[Account], is_watched: bool) -> None:
@@ -201,8 +219,6 @@ def _in_vain(options: Options, parts: Parts) -> Iterator[str]:
 
 def _risky(options: Options, parts: Parts) -> Iterator[str]:
     """What something that was set needs, and is not set."""
-    if options.public_url and not options.api_keys:
-        yield "A public address and no TURNTAKE_API_KEYS: let your proxy or tunnel forward /webhooks/ only."
     missing = [
         f"TURNTAKE_PUBLIC_URL ({title} signs it, so its webhooks are refused)"
         for title in dict.fromkeys(_signing(parts.accounts))
@@ -216,7 +232,7 @@ def _risky(options: Options, parts: Parts) -> Iterator[str]:
 
 def _unset(options: Options, parts: Parts) -> Iterator[str]:
     """What nobody needs to set to try it out."""
-    optional = [("TURNTAKE_API_KEYS (anybody on this machine gets in)", options.api_keys)]
+    optional = [(f"TURNTAKE_API_KEYS ({_who_gets_in(options, parts)})", options.api_keys)]
     optional += [
         (f"{variable} (replies to the {channel} channel are kept, not posted)", (url,) if url else ())
         for channel, variable, url in _callbacks(parts.accounts)
@@ -224,6 +240,14 @@ def _unset(options: Options, parts: Parts) -> Iterator[str]:
     missing = [name for name, values in optional if not values]
     if missing:
         yield f"Optional, and not set: {', '.join(missing)}."
+
+
+def _who_gets_in(options: Options, parts: Parts) -> str:
+    """What it means that there are no API keys."""
+    is_reached = options.public_url or any(a.channel and a.channel.has_secret for a in parts.accounts)
+    if is_reached:
+        return "others reach this server, so all but webhooks needs the key that it made"
+    return "anybody on this machine gets in"
 
 
 def _signing(accounts: list[Account]) -> Iterator[str]:

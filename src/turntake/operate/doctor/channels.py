@@ -11,7 +11,7 @@ from turntake.errors import CallFailed
 from turntake.finding import Finding
 from turntake.operate.accounts import Account, accounts, shared_secrets, webhook_url
 from turntake.operate.options.groups import Options
-from turntake.operate.options.settings import env_of
+from turntake.operate.options.settings import env_of, without_password
 from turntake.platforms.channel import Channel
 from turntake.platforms.check import Verdict
 from turntake.platforms.replies import ApiCall, ApiResponse
@@ -38,7 +38,8 @@ def complete(account: Account, options: Options) -> Finding:
     """What is missing or cannot work, worst first; or where its webhooks go."""
     problems = sorted((*_lacks(account), *_address(account, options)), key=lambda problem: problem.level != "fail")
     if not problems:
-        return Finding("ok", account.label, f"{account.status}; its webhooks go to {webhook_url(account, options)}")
+        url = without_password(webhook_url(account, options))
+        return Finding("ok", account.label, f"{account.status}; its webhooks go to {url}")
     return Finding(problems[0].level, account.label, "; ".join(problem.text for problem in problems))
 
 
@@ -92,22 +93,24 @@ async def _verdicts(account: Account, channel: Channel, options: Options) -> Asy
     question = channel.whoami()
     if question is None:
         return
-    response = await _response_to(question.call)
+    response = await _response_to(question.call, account)
     variables = " or ".join(account.variables[name] for name in question.options if account.values[name])
     verdict = response if isinstance(response, Verdict) else question.read(response, variables)
     yield verdict
     check = channel.webhook_check(webhook_url(account, options), bool(options.public_url))
     if verdict.level == "ok" and check is not None:
-        response = await _response_to(check.call)
+        response = await _response_to(check.call, account)
         yield response if isinstance(response, Verdict) else check.read(response)
 
 
-async def _response_to(call: ApiCall) -> ApiResponse | Verdict:
+async def _response_to(call: ApiCall, account: Account) -> ApiResponse | Verdict:
     """What came back, or in our own words why nothing did: a URL may hold a token."""
+    from turntake.deliver.address_guard import AddressGuard
     from turntake.deliver.http_call import HttpCaller
 
+    guard = AddressGuard(account.values.values())
     try:
-        async with HttpCaller("The platform", ASK_MS, headers={"accept": "application/json"}) as caller:
+        async with HttpCaller("The platform", ASK_MS, headers={"accept": "application/json"}, guard=guard) as caller:
             return await caller.call(call)
     except CallFailed as error:
         failed = "did not answer" if error.is_handed_over else "could not be asked"

@@ -19,6 +19,7 @@ from turntake.operate.doctor import stores
 from turntake.operate.options.env_file import ENV_FILE
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
+from turntake.operate.weak_secrets import refuse_weak_secrets, weak_secrets
 
 SQLITE_WANTED = (3, 51, 3)  # the first without the WAL-reset bug, which can corrupt a database
 YEAR_2026 = 1_767_225_600_000  # no clock that is right shows less
@@ -122,9 +123,13 @@ def access(options: Options) -> Iterator[Finding]:
     host, keys = options.host, options.api_keys
     try:
         refuse_open_bind(host, keys)
+        refuse_weak_secrets(options)
         yield Finding("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
     except TurntakeError as error:
         yield Finding("fail", "access", str(error))
+    else:
+        for warning in weak_secrets(options):
+            yield Finding("warn", "access", warning)
     yield _port(host, options.port)
 
 

@@ -4,15 +4,14 @@ A line is `NAME=value`, with `export ` before it or quotes around the value if s
 Only our own names are read, whatever else the file is for, and what the environment says comes first.
 """
 
-import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from turntake.errors import ConfigurationError
 from turntake.operate.options.settings import PREFIX
+from turntake.operate.options.trusted_file import why_not_ours
 
 ENV_FILE = ".env"
 _LINE = re.compile(rf"(?:export\s+)?({PREFIX}\w*)\s*=\s*(.*)")
@@ -35,22 +34,11 @@ def read_environment(environ: Mapping[str, str], path: Path) -> Environment:
     """The environment, and what the file at `path` adds to it, if there is one."""
     if not path.is_file():
         return Environment(environ, {}, path)
-    if why := _distrusted(path):
-        return Environment(environ, {}, path, (f"{path} is ignored: {why}",))
+    # Somebody else could decide by it where secrets and messages go.
+    if why := why_not_ours(path):
+        return Environment(environ, {}, path, (f"{path} is ignored, since {why}: make it yours (chown, chmod 600).",))
     filed = {name: value for name, value in _read(path) if name.startswith(PREFIX) and name not in environ}
     return Environment({**environ, **filed}, filed, path)
-
-
-def _distrusted(path: Path) -> str:
-    """Why the file is not read: somebody else could decide by it where secrets and messages go."""
-    about = path.stat()
-    if about.st_uid not in (os.getuid(), 0):
-        return "it belongs to somebody else."
-    # Many systems give each person a group of their own, and let that group write by default.
-    is_shared = about.st_mode & stat.S_IWGRP and about.st_gid != os.getgid()
-    if about.st_mode & stat.S_IWOTH or is_shared:
-        return f"others may write it; chmod 600 {path}"
-    return ""
 
 
 def _read(path: Path) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from turntake.operate.options.env_file import ENV_FILE, Environment, read_enviro
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
 from turntake.operate.options.named_accounts import NamedAccounts, named_accounts, unnamed, unusable
 from turntake.operate.options.settings import PREFIX, Setting, allowed, without_password
+from turntake.operate.options.trusted_file import why_not_ours
 from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
@@ -67,7 +68,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     known = known or catalogue()
-    path = config or (Path(CONFIG_FILE) if Path(CONFIG_FILE).is_file() else None)
+    path, untrusted = (config, ()) if config else _found()
     file = _read(path, known) if path else ConfigFile(Path())
     values = _from_file(file.sections, known.settings, file.path, known)
     spoken = read_environment(environ, Path(ENV_FILE))
@@ -77,12 +78,22 @@ def load(
     settings = (*known.settings, *named.settings)
     filled = _filled(values, settings)
     _refuse_bad_address(filled["public_url"])
-    warnings = (*file.ignored, *spoken.ignored, *_odd_names(spoken.names, known, named))
+    warnings = (*untrusted, *file.ignored, *spoken.ignored, *_odd_names(spoken.names, known, named))
     return Options(
         **_typed(filled),
         accounts=tuple(_account_options(filled, known, named)),
         sources=Sources(MappingProxyType(filled), path, warnings, settings),
     )
+
+
+def _found() -> tuple[Path | None, tuple[str, ...]]:
+    """The file in the current folder, unless somebody else may have written it: it says where secrets are sent."""
+    path = Path(CONFIG_FILE)
+    if not path.is_file():
+        return None, ()
+    if why := why_not_ours(path):
+        return None, (f"{path} is ignored, since {why}: make it yours (chown, chmod 644), or name it with --config.",)
+    return path, ()
 
 
 def _typed(values: Mapping[str, Value]) -> dict[str, Any]:

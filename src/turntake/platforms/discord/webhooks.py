@@ -52,6 +52,7 @@ class Discord(Channel):
     """One Discord application. Its account is the application's id, which is its bot's user id too."""
 
     title = "Discord"
+    signed_by = frozenset({"x-signature-ed25519"})
     takes_get = False
     replies = DiscordReplies
     listener = "turntake.platforms.discord.gateway:DiscordGateway"

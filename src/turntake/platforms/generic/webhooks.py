@@ -16,6 +16,7 @@ from turntake.standard_webhooks import secrets_in, signature, signing_key
 
 TOLERANCE_MS = 300_000
 """Five minutes, as Standard Webhooks advises."""
+MOST_SIGNATURES = 16  # one for each secret of a rotation; each is compared with each of ours
 STANDARD, HUB, SHARED = SCHEMES = ("standard-webhooks", "hub-sha256", "shared-secret")
 TAKEN = frozenset({"message", "edit", "delete", "typing", "stopped"})
 
@@ -28,6 +29,7 @@ class Generic(Channel):
     """Standard Webhooks, a hub's signature or the secret itself; a request is judged by the strongest it carries."""
 
     needs = Needs(public_url=False)
+    signed_by = frozenset({_SIGNATURE, _HUB, _SECRET, "authorization"})
     takes_get = False
     callback = CallbackOptions(url="callback_url", secret="secret")
     options = (
@@ -42,6 +44,7 @@ class Generic(Channel):
             "secret",
             "Checks the webhooks of the generic channel, and signs the replies posted to callback_url.",
             use="verify",
+            is_chosen=True,
         ),
         Option(
             "scheme",
@@ -103,7 +106,7 @@ class Generic(Channel):
         if abs(now - int(seconds) * 1000) > TOLERANCE_MS:
             raise Forged(f"{_TIMESTAMP} is more than five minutes from now: sign each try anew, and check both clocks.")
         right = [signature(key, _bytes(id), seconds.encode(), request.body).encode() for key in self._keys]
-        if not _is_any(right, map(_bytes, signatures.split(" "))):
+        if not _is_any(right, map(_bytes, signatures.split(" ", MOST_SIGNATURES)[:MOST_SIGNATURES])):
             raise Forged(f"{_SIGNATURE} is not that of this body: sign id.timestamp.body with TURNTAKE_GENERIC_SECRET.")
 
     def _verify_hub(self, request: Request) -> None:

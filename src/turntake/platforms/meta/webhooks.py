@@ -29,6 +29,7 @@ class MetaChannel(Channel):
     """One Meta app's webhooks for one product, whose name in them is `product`."""
 
     product: ClassVar[str]
+    signed_by = frozenset({SIGNATURE})
 
     def __init__(self, values: Mapping[str, str]) -> None:
         super().__init__(values)

@@ -33,6 +33,7 @@ class Slack(Channel):
     """One Slack app. The account of an event is the workspace that it happened in."""
 
     title = "Slack"
+    signed_by = frozenset({"x-slack-signature"})
     takes_get = False
     replies = SlackReplies
     options = (

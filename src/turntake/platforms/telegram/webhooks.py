@@ -45,9 +45,12 @@ class Telegram(Channel):
     """One bot. Its id, which is the first part of its token, is the account."""
 
     title = "Telegram"
+    signed_by = frozenset({TOKEN_HEADER})
     takes_get = False
     options = (
-        Option("secret_token", "The secret_token given to setWebhook: checks every webhook.", use="verify"),
+        Option(
+            "secret_token", "The secret_token given to setWebhook: checks every webhook.", use="verify", is_chosen=True
+        ),
         Option("bot_token", "The bot's token, from @BotFather.", use="reply"),
         Option("api_base", "Where the Bot API begins.", is_secret=False, default="https://api.telegram.org"),
         Option("typing_api_id", "To see people type: the api_id from my.telegram.org.", use="listen", is_secret=False),

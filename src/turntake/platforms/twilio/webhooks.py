@@ -43,6 +43,7 @@ class Twilio(Channel):
     """One Twilio account. Its numbers and senders are told apart by `To`, which is the event's account."""
 
     title = "Twilio"
+    signed_by = frozenset({"x-twilio-signature"})
     needs = Needs(signed_url=True)
     replies = TwilioReplies
     options = (

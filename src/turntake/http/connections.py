@@ -1,0 +1,204 @@
+"""Connections before there is a request: how many there may be, and how large and slow their headers.
+
+uvicorn leaves all of that to a proxy. Without limits, some idle connections from one laptop would take every file that
+the process may open, and one header that never ends would keep the event loop busy.
+
+How this works: `LimitedConnection` is uvicorn's protocol with limits. It counts the bytes of headers as they come, and
+their fields once they are complete. A connection that is not through with its headers is noted in `Limits`, which keeps
+one timer for all of them (see `http/limits.py` for why) and closes those that are late. On a connection that is kept, a
+request that arrives in one piece, as nearly all do, is never noted. Beyond the largest number of connections, a new one
+is answered 503 before it is read.
+"""
+
+import logging
+import sys
+from http import HTTPStatus
+from typing import Any, Literal
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from turntake.clock import Clock, SystemClock
+from turntake.counted_log import CountedLog
+from turntake.errors import Problem
+from turntake.http.hosts import LONGEST_HOST
+from turntake.http.options import HttpOptions
+from turntake.http.problem import response_to
+
+log = logging.getLogger("turntake")
+
+_DEFAULTS = HttpOptions()
+# What the process needs besides: the store, calls to agents and platforms, files. Of a small limit, half.
+OTHER_FILES = 256
+
+State = Literal["headers", "body", "idle"]
+"""What comes next on a connection: the end of the headers, the end of the body, or the first byte of a request."""
+
+
+class TooLarge(Exception):
+    """The headers are not read to their end."""
+
+
+class Limits:
+    """What the connections of one server share: the limits, those that are not through with their headers, the log."""
+
+    def __init__(self, options: HttpOptions = _DEFAULTS, clock: Clock | None = None, files: int | None = None) -> None:
+        """`files` is how many this process may open; None if that is not known."""
+        self.options = options
+        self.connections = options.connections if files is None else most_connections(options.connections, files)
+        self.clock = clock or SystemClock()
+        self.log = CountedLog(log, self.clock)
+        self._since: dict[LimitedConnection, int] = {}
+        self._has_timer = False
+
+    def begin(self, connection: "LimitedConnection") -> None:
+        """From now on its headers have `header_ms`, until `end`; one that is noted already keeps its time."""
+        if connection not in self._since:
+            now = self._since[connection] = self.clock.now()
+            if not self._has_timer:
+                self._set_timer(now)
+
+    def end(self, connection: "LimitedConnection") -> None:
+        self._since.pop(connection, None)
+
+    def _set_timer(self, since: int) -> None:
+        self._has_timer = True
+        self.clock.call_at(since + self.options.header_ms, self._close_late)
+
+    def _close_late(self) -> None:
+        self._has_timer = False
+        late_since = self.clock.now() - self.options.header_ms
+        for connection, since in list(self._since.items()):
+            if since > late_since:
+                self._set_timer(since)
+                break
+            del self._since[connection]
+            connection.refuse_late()
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """uvicorn's protocol with limits. Whoever breaks one is told so, and the connection is closed."""
+
+    def __init__(self, limits: Limits, **made_by_uvicorn: Any) -> None:
+        super().__init__(**made_by_uvicorn)
+        self._limits = limits
+        self._next: State = "headers"
+        self._bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        most = self._limits.connections
+        if len(self.connections) > most:
+            detail = f"{most} connections are open, and no more are taken; try again."
+            self._refuse(503, detail, {"Retry-After": "1"}, "Too many connections are open")
+        else:
+            self._limits.begin(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.end(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        # The rest of a body that was refused before its end is not a reason to keep the connection.
+        if self._next != "body" or not self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+        size = 0 if self._next == "body" else len(data)
+        if self._next == "idle":
+            self._next = "headers"
+        try:
+            self.parser.feed_data(data)
+            self._after(size)
+        except httptools.HttpParserUpgrade:
+            self._limits.end(self)  # nothing is upgraded, and the request is answered as any other
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, TooLarge):
+                self._refuse_large()
+            else:
+                self._refuse(400, "This is not a request of HTTP/1.1.")
+
+    def _after(self, size: int) -> None:
+        """Notes headers that did not end yet, and of which `size` more bytes came."""
+        if self._next != "headers":
+            self._limits.end(self)
+            return
+        self._bytes += size
+        if self._bytes > self._limits.options.header_bytes:
+            self._refuse_large()
+        else:
+            self._limits.begin(self)
+
+    # What the parser tells. It wraps what is raised here in an HttpParserError.
+    def on_headers_complete(self) -> None:
+        options = self._limits.options
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > options.header_bytes or len(self.headers) > options.header_fields:
+            raise TooLarge
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) > 1 or (hosts and len(hosts[0]) > LONGEST_HOST):
+            raise ValueError("There is one Host, and it is the name of a host.")
+        self._next, self._bytes = "body", 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._next = "idle"
+
+    def refuse_late(self) -> None:
+        """The headers did not come in time. A connection that said nothing at all is closed without a word."""
+        if self.headers is None:
+            self.transport.close()
+        else:
+            self._refuse(
+                408, f"The headers did not arrive within {self._limits.options.header_ms} ms; send them at once."
+            )
+
+    def _refuse_large(self) -> None:
+        limit = self._limits.options
+        detail = f"The headers have over {limit.header_bytes} bytes or {limit.header_fields} fields; send fewer."
+        self._refuse(431, detail)
+
+    def _refuse(
+        self,
+        status: int,
+        detail: str,
+        headers: dict[str, str] | None = None,
+        sentence: str = "A connection was refused",
+    ) -> None:
+        """Answers and closes; in the middle of another answer it only closes."""
+        self._limits.end(self)
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_answer(status, detail, headers or {}))
+        self._limits.log.tell(sentence, {"action": "refuse", "status": status})
+        self.transport.close()
+
+
+def most_connections(wanted: int, files: int) -> int:
+    """How many connections leave enough of the files that a process may open for everything else."""
+    return max(1, min(wanted, max(files - OTHER_FILES, files // 2)))
+
+
+def raise_file_limit() -> int | None:
+    """Lets this process open as many files as it may, and says how many; None where there is no such limit."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return None if hard == resource.RLIM_INFINITY else hard
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return soft  # macOS: the hard limit may be more than the kernel gives
+    return None if hard == resource.RLIM_INFINITY else hard
+
+
+def _answer(status: int, detail: str, headers: dict[str, str]) -> bytes:
+    response = response_to(Problem(status, detail, headers=headers | {"Connection": "close"}))
+    lines = [b"%s: %s\r\n" % (name, value) for name, value in response.raw_headers]
+    phrase = HTTPStatus(status).phrase.encode()
+    return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (status, phrase, b"".join(lines), bytes(response.body))

@@ -1,0 +1,243 @@
+"""Connections before there is a request: slow and large headers, and too many at once."""
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from unittest.mock import Mock
+
+import httpx2
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from turntake import TurnTake
+from turntake.http.connections import LimitedConnection, Limits, most_connections, raise_file_limit
+from turntake.http.options import HttpOptions
+from turntake.http.server import Server, listen, url_of
+from turntake.testing.clock import VirtualClock
+
+HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+class Guarded:
+    """A server with limits, and a clock that only the test moves."""
+
+    def __init__(self, url: str, port: int, clock: VirtualClock) -> None:
+        self.url, self.port, self.clock = url, port, clock
+
+    async def opened(self, *pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        return reader, writer
+
+    async def said(self, *pieces: bytes) -> bytes:
+        """What the server says to these bytes until it closes the connection."""
+        reader, writer = await self.opened(*pieces)
+        try:
+            return await asyncio.wait_for(reader.read(), 20)
+        finally:
+            writer.close()
+
+    async def is_alive(self) -> bool:
+        async with httpx2.AsyncClient() as client:
+            return (await client.get(f"{self.url}/healthz")).status_code == 200
+
+
+@asynccontextmanager
+async def guarded(**options: int) -> AsyncIterator[Guarded]:
+    clock = VirtualClock()
+    ready = asyncio.Event()
+    app = TurnTake("memory://", role="accept").asgi()
+    limits = Limits(HttpOptions(**options), clock)
+    server = Server(app, 500, ready.set, app.state.events.close, is_guest=True, limits=limits)
+    with listen("127.0.0.1", 0) as bound:
+        running = asyncio.create_task(server.serve(sockets=[bound]))
+        await asyncio.wait_for(ready.wait(), 20)
+        try:
+            yield Guarded(url_of(bound), bound.getsockname()[1], clock)
+        finally:
+            server.stop()
+            await asyncio.wait_for(running, 20)
+
+
+async def until_read(guard: Guarded) -> None:
+    """Whatever was sent before has been read: a whole request and its answer went by on another connection."""
+    assert await guard.is_alive()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"GET /heal",),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: ",),
+        (b"GET /healthz HTTP/1.1\r\n", b"Host: x\r\n", b"X-B: 1\r\n"),
+    ],
+    ids=["in the first line", "in a header", "line by line"],
+)
+async def test_headers_that_do_not_end_are_cut_after_their_time(pieces: tuple[bytes, ...]) -> None:
+    """However they trickle in; the time is that of all headers together."""
+    async with guarded(header_ms=10_000) as guard:
+        reader, writer = await guard.opened(*pieces)
+        await until_read(guard)
+        await guard.clock.advance(9_999)
+        writer.write(b"x")
+        await until_read(guard)
+        assert not reader.at_eof()
+        await guard.clock.advance(1)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert b"did not arrive within 10000 ms" in answer
+        assert await guard.is_alive()
+
+
+async def test_a_connection_that_says_nothing_is_closed_without_a_word() -> None:
+    """A browser opens such connections in advance, and would take an answer for that to its next request."""
+    async with guarded(header_ms=10_000) as guard:
+        reader, writer = await guard.opened()
+        await until_read(guard)
+        await guard.clock.advance(10_000)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+
+async def test_the_second_request_of_a_connection_has_its_own_time() -> None:
+    """Empty lines between requests are no way around it."""
+    async with guarded(header_ms=10_000) as guard:
+        reader, writer = await guard.opened(HEALTHY)
+        assert (await reader.readuntil(b'{"status":"ok"}')).startswith(b"HTTP/1.1 200 ")
+        await guard.clock.advance(9_000)
+        writer.write(b"\r\n")
+        await until_read(guard)
+        await guard.clock.advance(9_000)
+        writer.write(b"\r\n")
+        await until_read(guard)
+        await guard.clock.advance(1_000)
+        assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+
+async def test_a_large_request_behind_another_ends_the_connection() -> None:
+    """An answer may be on its way, and a second one must not be written into it."""
+    async with guarded() as guard:
+        reader, writer = await guard.opened(HEALTHY + b"GET / HTTP/1.1\r\nX-A: " + b"a" * 20_000 + b"\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 20)).count(b"HTTP/1.1 ") <= 1
+        writer.close()
+        assert await guard.is_alive()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: ", b"a" * 20_000, b"\r\n\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: ", *[b"a" * 1_000] * 20),
+        (b"GET /healthz?", b"a" * 20_000, b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: y\r\n" * 100, b"\r\n"),
+    ],
+    ids=["one header", "one that never ends", "the address", "many fields"],
+)
+async def test_large_headers_are_refused(pieces: tuple[bytes, ...]) -> None:
+    """16 KiB and 100 fields; whoever sends more is told so."""
+    async with guarded() as guard:
+        answer = await guard.said(*pieces)
+        assert b"HTTP/1.1 431 Request Header Fields Too Large\r\n" in answer
+        assert b"over 16384 bytes or 100 fields" in answer
+        assert b"connection: close" in answer
+        assert await guard.is_alive()
+
+
+async def test_headers_just_below_the_limits_are_taken() -> None:
+    async with guarded() as guard:
+        head = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+        large = await guard.said(head, b"X-A: ", b"a" * 16_000, b"\r\n\r\n")
+        many = await guard.said(head, b"X: y\r\n" * 98, b"\r\n")
+        assert large.startswith(b"HTTP/1.1 200 ")
+        assert many.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("hosts", [b"Host: 127.0.0.1\r\nHost: evil.example\r\n", b"Host: " + b"a" * 256 + b"\r\n"])
+async def test_there_is_one_host_and_it_is_short(hosts: bytes) -> None:
+    async with guarded() as guard:
+        assert (await guard.said(b"GET /healthz HTTP/1.1\r\n" + hosts + b"\r\n")).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_a_body_may_be_larger_than_headers() -> None:
+    """Its bytes are not counted as headers, in whatever pieces they come."""
+    async with guarded(header_bytes=1_024) as guard:
+        body = b'{"conversation": "ana", "id": "1", "text": "%s"}' % (b"x" * 5_000)
+        head = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        whole = await guard.said(head % len(body) + body)
+        parted = await guard.said(head % len(body), body[:2_000], body[2_000:])
+        assert whole.startswith(b"HTTP/1.1 202 ")
+        assert parted.startswith(b"HTTP/1.1 202 ")
+
+
+async def test_a_connection_too_many_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    """One log line says so, however many they are; once there is room again, the next is served."""
+    async with guarded(connections=3) as guard:
+        idle = [await guard.opened() for _ in range(3)]
+        answers = [await guard.said() for _ in range(5)]
+        assert {answer.partition(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 503 Service Unavailable"}
+        assert b"retry-after: 1" in answers[0]
+        lines = [record for record in caplog.records if record.message == "Too many connections are open"]
+        assert len(lines) == 1
+        await guard.clock.advance(60_000)
+        lines = [record for record in caplog.records if record.message == "Too many connections are open"]
+        assert [getattr(record, "times", None) for record in lines] == [None, 4]
+        for reader, writer in idle:
+            assert await asyncio.wait_for(reader.read(), 20) == b""  # their time was over as well
+            writer.close()
+        assert await guard.is_alive()
+
+
+def test_the_rest_of_a_refused_body_does_not_keep_the_connection() -> None:
+    """uvicorn gives an idle connection five seconds, and would begin anew with every byte of such a body."""
+    transport = Mock(is_closing=Mock(return_value=False))
+    loop = Mock()
+    config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
+    connection = LimitedConnection(
+        Limits(clock=VirtualClock()), config=config, server_state=ServerState(), app_state={}, _loop=loop
+    )
+    connection.connection_made(transport)
+    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    loop.create_task.call_args.args[0].close()  # nobody runs the app; it is answered here
+    connection.cycle.response_complete = True
+    connection.on_response_complete()
+    timer = connection.timeout_keep_alive_task
+    connection.data_received(b"x")
+    assert timer is not None
+    assert connection.timeout_keep_alive_task is timer
+    connection.data_received(b"x" * 7 + b"GET")
+    assert connection.timeout_keep_alive_task is timer
+    connection.data_received(b" / HTTP/1.1\r\n")
+    assert connection.timeout_keep_alive_task is None
+
+
+@contextmanager
+def file_limit(soft: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_process_opens_as_many_files_as_it_may() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with file_limit(256):
+        assert raise_file_limit() == (None if hard == resource.RLIM_INFINITY else hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+
+
+@pytest.mark.parametrize(
+    ("wanted", "files", "most"),
+    [(10_000, 1_048_576, 10_000), (10_000, 1_024, 768), (10_000, 64, 32), (5, 64, 5), (9, 1, 1)],
+)
+def test_connections_leave_files_for_everything_else(wanted: int, files: int, most: int) -> None:
+    """The store, the agent and the platforms are reached by files too."""
+    assert most_connections(wanted, files) == most
+    assert Limits(HttpOptions(connections=wanted), files=files).connections == most
