@@ -4,6 +4,8 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from turntake.accept.options import WebhookOptions
 from turntake.arrival import Arrival
 from turntake.observe.observer import Observer
@@ -80,13 +82,19 @@ class Intake:
 
 
 def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]]) -> Iterator[Arrival]:
-    """The events as messages, but for those that no store could keep: a refusal would have all of them sent again."""
+    """The events as messages. Of one that no store could keep whole, the words are kept.
+
+    It is authentic: refusing it would have the platform send all of them again, for days.
+    """
     for key, event in events:
+        message = message_of(event)
         try:
-            yield Arrival(key, sound(message_of(event)))
+            message = sound(message)
         except ValueError as error:
             facts = {"action": "accept", "conversation": str(key), "kind": event.kind, "reason": str(error)}
-            log.warning("An event holds no message that could be kept", extra=facts)
+            log.warning("Only the words of an event could be kept", extra=facts)
+            message = replace(message, attachments=(), metadata={}, reply_to=None)
+        yield Arrival(key, message)
 
 
 def _is_before(since: int, event: ChatEvent) -> bool:
@@ -111,7 +119,7 @@ def message_of(event: ChatEvent) -> Message:
         sender=_whole(event.sender),
         sent_at=event.sent_at if event.sent_at is not None and 0 <= event.sent_at <= LATEST_AT else None,
         attachments=event.attachments,
-        reply_to=event.reply_to,
+        reply_to=None if event.reply_to is None else _whole(event.reply_to),
         metadata=event.metadata,
         amends=_short(event.target) if is_change else None,
         is_deletion=event.kind == "delete",
@@ -121,7 +129,7 @@ def message_of(event: ChatEvent) -> Message:
 def _short(id: str) -> str:
     """The id, or if it is too long for a store, its hash."""
     raw = id.encode("utf-8", "replace")
-    return id if len(raw) <= LONGEST_ID else f"hash:{hashlib.blake2s(raw).hexdigest()}"
+    return raw.decode() if len(raw) <= LONGEST_ID else f"hash:{hashlib.blake2s(raw).hexdigest()}"
 
 
 def _whole(text: str) -> str:

@@ -615,11 +615,12 @@ class StoreContract:
         """The list has no messages, one letter has; discarding keeps the turn in the history."""
         await say(store, "m1", rules=OFF)
         claim = await take(store)
-        await store.settle(claim, Dead("gave up", "boom"))
+        await store.settle(claim, Dead("gave up", "boom", "in line 5"))
         (listed,) = (await store.letters.list(10)).items
         letter = await store.letters.get(claim.turn.id)
         assert letter == replace(listed, messages=claim.messages)
         assert (letter.reason, letter.error, letter.attempts, letter.at) == ("gave up", "boom", 1, clock.now())
+        assert letter.trace == "in line 5"
         assert await store.letters.discard(claim.turn.id)
         assert not await store.letters.discard(claim.turn.id)
         assert await store.letters.retry(claim.turn.id) is None

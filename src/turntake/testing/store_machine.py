@@ -90,7 +90,7 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(1_000, is_failure=False),
         Retry(1_000, is_failure=False, is_tried=False),
         Retry(1_000, is_failure=False, error="nobody", is_away=True),
-        Dead("failed 3 times", "boom"),
+        Dead("failed 3 times", "boom", "in line 5"),
     ]
 )
 anyone = st.integers(0, 7)

@@ -1,0 +1,38 @@
+"""What platforms report becomes messages: all that can be kept of each, and none holds up the others."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from turntake import ConversationKey, TurnTake
+from turntake.accept.intake import Intake
+from turntake.platforms.channel import ChatEvent
+
+ADA = ConversationKey.of("ada", channel="radio")
+
+
+def event(id: str, text: str = "hi", **parts: Any) -> ChatEvent:
+    return ChatEvent(kind="message", conversation="ada", id=id, text=text, **parts)
+
+
+async def test_of_an_event_that_cannot_be_kept_whole_the_words_are(caplog: pytest.LogCaptureFixture) -> None:
+    """It is authentic: refusing the webhook would have the platform send all of it again, for days."""
+    events = [
+        event("1"),
+        event("2", metadata={1: "one"}),
+        event("3", "cut \ud83d", sender="A\ud83d", reply_to="\ud83d"),
+    ]
+    async with TurnTake("memory://", role="accept") as turns:
+        with caplog.at_level(logging.WARNING, "turntake"):
+            await Intake(turns).take("radio", "", events)
+        snapshot = await turns.store.find(ADA)
+    assert snapshot is not None
+    assert [(message.text, message.sender, message.reply_to) for message in snapshot.messages] == [
+        ("hi", "", None),
+        ("hi", "", None),
+        ("cut ?", "A?", "?"),
+    ]
+    (record,) = caplog.records
+    assert record.message == "Only the words of an event could be kept"
+    assert "`metadata` has the key 1" in vars(record)["reason"]
