@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import SingleCall, WriteQueue
+from turntake.buffer.engine.write_queue import Backlog, SingleCall, WriteQueue
 from turntake.buffer.store import Hint
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
@@ -102,8 +102,8 @@ class FakeBackend:
         return None
 
 
-def queue_on(backend: FakeBackend, clock: VirtualClock) -> WriteQueue:
-    return WriteQueue(cast(Backend, backend), 0, clock)
+def queue_on(backend: FakeBackend, clock: VirtualClock, backlog: Backlog | None = None) -> WriteQueue:
+    return WriteQueue(cast(Backend, backend), 0, clock, backlog)
 
 
 def saying(message_id: str, key: ConversationKey = ANN, rules: Rules = PLAIN) -> Operation:
@@ -115,8 +115,8 @@ def at_once(message_id: str, key: ConversationKey = ANN) -> Operation:
 
 
 def submitted(
-    queue: WriteQueue, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False
+    queue: WriteQueue, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False, size: int = 0
 ) -> asyncio.Future[T]:
     call = SingleCall(operation, is_new=is_new)
-    queue.submit(key, call)
+    queue.submit(key, call, size=size)
     return call.future

@@ -7,7 +7,7 @@ import pytest
 from harness.fake_backend import FakeBackend, at_once, queue_on, saying, submitted
 from harness.writing import everything_ran
 from turntake.buffer.engine import write_queue
-from turntake.buffer.engine.write_queue import WriteQueue
+from turntake.buffer.engine.write_queue import Backlog, WriteQueue
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
@@ -112,6 +112,29 @@ async def test_a_full_queue_turns_new_messages_away_and_lets_running_work_end(
     backend.gate.set()
     assert [(await answer).seq for answer in taken] == [1, 2, 3, 4]
     assert (await submitted(queue, ANN, saying("m6"), is_new=True)).seq == 5, "the queue is empty again"
+
+
+async def test_a_queue_is_full_by_bytes_also_across_shards(
+    backend: FakeBackend, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few large messages take as much memory as many small ones, and a store has as many queues as shards. What was
+    written or failed counts no more."""
+    monkeypatch.setattr(write_queue, "LARGEST_QUEUE_BYTES", 1_000)
+    backlog = Backlog()
+    one, other = queue_on(backend, clock, backlog), queue_on(backend, clock, backlog)
+    for is_failure in (False, True):
+        backend.gate.clear()
+        taken = [submitted(one, ANN, at_once("m1"))]
+        await everything_ran()
+        taken += [submitted(one, ANN, at_once(id), is_new=True, size=500) for id in ("m2", "m3")]
+        with pytest.raises(StoreUnavailable, match="Too many writes wait"):
+            await submitted(other, BOB, at_once("m1"), is_new=True, size=1)
+        if is_failure:
+            backend.errors.append(StoreUnavailable())
+        backend.gate.set()
+        results = await asyncio.gather(*taken, return_exceptions=True)
+        assert any(isinstance(result, StoreUnavailable) for result in results) == is_failure
+        assert (backlog.rows, backlog.size) == (0, 0)
 
 
 async def test_closing_waits_for_all_that_was_submitted(backend: FakeBackend, queue: WriteQueue) -> None:

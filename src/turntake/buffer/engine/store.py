@@ -19,7 +19,7 @@ from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import UNREADABLE_MS, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import CasHistory, messages_of, shown_of, snapshot
-from turntake.buffer.engine.write_queue import ROUNDS, Call, SingleCall, WriteQueue
+from turntake.buffer.engine.write_queue import ROUNDS, Backlog, Call, SingleCall, WriteQueue
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -44,6 +44,7 @@ class CasStore(Store):
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self.backend = backend
         self.clock = clock
+        self._backlog = Backlog()
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
@@ -62,7 +63,9 @@ class CasStore(Store):
         if len(arrivals) == 1:
             (arrival,) = arrivals
             payload = encode(arrival.message)
-            return [await self._submit(arrival.key, lambda draft: draft.append(arrival, payload), is_new=True)]
+            single = SingleCall(lambda draft: draft.append(arrival, payload), is_new=True)
+            self._queue(arrival.key).submit(arrival.key, single, size=len(payload))
+            return [await single.future]
         indexes: dict[ConversationKey, int | list[int]] = {}
         for index, arrival in enumerate(arrivals):
             known = indexes.get(arrival.key)
@@ -76,7 +79,7 @@ class CasStore(Store):
             return []
         call = _AppendCall(arrivals, len(indexes))
         for key, own in indexes.items():
-            self._queue(key).submit(key, call, own, 1 if isinstance(own, int) else len(own))
+            self._queue(key).submit(key, call, own, 1 if isinstance(own, int) else len(own), call.size(own))
         return await call.future
 
     async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
@@ -171,10 +174,10 @@ class CasStore(Store):
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
     def _new_queue(self, shard: int) -> WriteQueue:
-        return WriteQueue(self.backend, shard, self.clock)
+        return WriteQueue(self.backend, shard, self.clock, self._backlog)
 
-    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False) -> T:
-        call = SingleCall(operation, is_new=is_new)
+    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> T:
+        call = SingleCall(operation)
         self._queue(key).submit(key, call)
         return await call.future
 
@@ -192,6 +195,12 @@ class _AppendCall(Call[list[Appended]]):
         self._arrivals = arrivals
         self._payloads = [encode(arrival.message) for arrival in arrivals]
         self._answers: dict[int, Appended] = {}
+
+    def size(self, item: int | list[int]) -> int:
+        """The bytes of an item's messages."""
+        if isinstance(item, int):
+            return len(self._payloads[item])
+        return sum(len(self._payloads[index]) for index in item)
 
     def run(self, draft: Draft, item: int | list[int]) -> None:
         for index in (item,) if isinstance(item, int) else item:

@@ -14,7 +14,7 @@ never competes with itself.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -28,6 +28,8 @@ from turntake.rules.key import ConversationKey
 
 # Some seconds of work for a busy database: whoever waits behind more had better be told to come again.
 LONGEST_QUEUE = 50_000
+# About a second of what a disk writes: a store that hangs costs no more memory than this, whatever people send.
+LARGEST_QUEUE_BYTES = 64 << 20
 # A row of a usual conversation takes about 1 KB here, so the rows remembered take about 10 MB per shard.
 ROWS_REMEMBERED = 10_000
 # Each round lets at least one process through; that two hundred others are quicker in a row means something is wrong.
@@ -101,7 +103,7 @@ class Job:
     each batch, which costs more than all the rest of the queue.
     """
 
-    __slots__ = ("_items", "draft", "is_fresh", "key", "known", "row", "weight")
+    __slots__ = ("_items", "draft", "is_fresh", "key", "known", "row", "size", "weight")
     draft: Draft
 
     def __init__(self, key: ConversationKey) -> None:
@@ -110,11 +112,13 @@ class Job:
         self.is_fresh = False
         self.known = NOTHING
         self.weight = 0
+        self.size = 0
         self._items: list[Any] = []
 
-    def add(self, call: Call[Any], item: Any, weight: int) -> None:
+    def add(self, call: Call[Any], item: Any, weight: int, size: int) -> None:
         self._items += (call, item)
         self.weight += weight
+        self.size += size
 
     def decide(self, now: int) -> bool:
         """Whether there is something to write or, since nobody was asked yet, to compare."""
@@ -172,15 +176,37 @@ def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job],
     return taken, again
 
 
-class WriteQueue:
-    """The writes of one shard: at most one swap per conversation at a time, and few swaps under way."""
+class Backlog:
+    """How much waits to be written in all queues of a store: rows, and the bytes of the messages among them."""
 
-    def __init__(self, backend: Backend, shard: int, clock: Clock) -> None:
+    __slots__ = ("rows", "size")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.size = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= LONGEST_QUEUE or self.size >= LARGEST_QUEUE_BYTES
+
+    def remove(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self.rows -= job.weight
+            self.size -= job.size
+
+
+class WriteQueue:
+    """The writes of one shard: at most one swap per conversation at a time, and few swaps under way.
+
+    The queues of a store share a `backlog`: however many there are, no more waits than one may hold.
+    """
+
+    def __init__(self, backend: Backend, shard: int, clock: Clock, backlog: Backlog | None = None) -> None:
         self._backend = backend
         self._shard = shard
         self._clock = clock
         self._waiting: dict[ConversationKey, Job] = {}
-        self._length = 0
+        self._backlog = backlog or Backlog()
         self._being_written: set[ConversationKey] = set()
         self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
         self._writers: set[asyncio.Task[None]] = set()
@@ -188,19 +214,23 @@ class WriteQueue:
         self._hinted_at = 0
         self._is_closed = False
 
-    def submit(self, key: ConversationKey, call: Call[Any], item: Any = None, weight: int = 1) -> None:
-        """One item of a call, about so many rows. The call's future has the answer, once everything is stored."""
+    def submit(self, key: ConversationKey, call: Call[Any], item: Any = None, weight: int = 1, size: int = 0) -> None:
+        """One item of a call, about so many rows, with messages of so many bytes.
+
+        The call's future has the answer, once everything is stored.
+        """
         if self._is_closed:
             call.fail(StoreUnavailable("The store is closed."))
             return
-        if call.is_new and self._length >= LONGEST_QUEUE:
+        if call.is_new and self._backlog.is_full:
             call.fail(StoreUnavailable("Too many writes wait for the store; send it again later."))
             return
         job = self._waiting.get(key)
         if job is None:
             job = self._waiting[key] = Job(key)
-        job.add(call, item, weight)
-        self._length += weight
+        job.add(call, item, weight, size)
+        self._backlog.rows += weight
+        self._backlog.size += size
         if key not in self._being_written:
             self._start_writer()
 
@@ -243,7 +273,7 @@ class WriteQueue:
     def _take(self, keys: list[ConversationKey]) -> list[Job]:
         jobs = [self._waiting.pop(key) for key in keys]
         self._being_written.update(keys)
-        self._length -= sum(job.weight for job in jobs)
+        self._backlog.remove(jobs)
         return jobs
 
     async def _write(self, jobs: list[Job]) -> None:
@@ -328,8 +358,8 @@ class WriteQueue:
         failed = jobs
         if isinstance(error, StoreUnavailable):
             failed = [*jobs, *self._waiting.values()]
+            self._backlog.remove(self._waiting.values())
             self._waiting.clear()
-            self._length = 0
         for job in failed:
             self._rows.pop(job.key, None)
             job.fail(error)
