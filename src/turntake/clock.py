@@ -7,10 +7,15 @@ is read, and nobody knows how old, so:
 - If we are behind what the store said, we are behind for certain: we step forward at once.
 - If we are ahead, the answer may only have been slow. So the smallest lead of a whole minute of answers is taken as
   drift: at least one of them was quick. It is taken back a little at a time, since meanwhile our time stands still.
-- If we are ahead by seconds, the store's clock was set back. We go on as before: the deadlines in the store were given
-  by the time before, and would be late by as much.
+- If we are ahead by seconds, the store's clock was set back. The deadlines in the store were given by the time before,
+  and would be late by as much; so we go on from there, a tenth slower than real time, until the clock has caught up.
 
-The first answer is taken as it is, since no deadline was given by our clock yet.
+The first answer is taken as it is, since no deadline was given by our clock yet. A store on this machine has no clock
+of its own: then the machine's is the one that we are ahead of. What others judge by their own clocks, such as the time
+in a signature, goes by `wall`, which is the machine's clock as it is now.
+
+A time that was wrong once must not cost what is kept for days. `doubtful_ms` says how much of the time may be such an
+error: what we know to be ahead, and what passed without anybody seeing it pass.
 """
 
 import asyncio
@@ -27,6 +32,10 @@ SET_BACK_MS = 5_000
 DRIFT_WATCHED_MS = 60_000
 # What is taken back at once: while our time stands still, deadlines are late by as much, and nobody notices this.
 STAND_STILL_MS = 100
+# While we are ahead: a second of silence takes 1.1 s, which nobody notices, and an hour is caught up within ten.
+SLOWER = 0.1
+# Clocks less apart than this drifted and meet again; more means that the server's was set back.
+APART_MS = 250
 # Counts on while the machine sleeps, where there is such a clock, and is never set.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -48,11 +57,29 @@ class Clock(ABC):
     def not_before(self, at: int) -> None:
         """The time is at least `at` from here on: somebody already saw it."""
 
+    def wall(self) -> int:
+        """What the machine's clock says now, right or wrong: for what others judge by theirs, such as signatures."""
+        return self.now()
+
+    def resume(self, seen_at: int) -> None:
+        """The store was last in use at `seen_at`; 0 if it never was. The time goes on from there, or is later."""
+        self.not_before(seen_at)
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the time is known to be ahead of the clocks it should agree with."""
+        return 0
+
+    @property
+    def doubtful_ms(self) -> int:
+        """How far it may be ahead: what passed while nobody watched was a pause, or somebody set a clock wrongly."""
+        return self.ahead_ms
+
     is_followed = False
     """Whether it goes by the store's clock, once there is one; a clock that tests move by hand does not."""
 
-    def follow(self, at: int) -> None:
-        """The store's clock, which counts for everybody, said `at` a moment ago."""
+    def follow(self, at: int, seen_at: int = 0) -> None:
+        """The store's clock said `at` a moment ago, and the latest time that any process noted there is `seen_at`."""
         return
 
     @abstractmethod
@@ -114,38 +141,61 @@ class SystemClock(Clock):
     """Wall time at start plus steady time since: a clock set back or forward stalls nothing and expires no lease.
 
     With a store that has a clock of its own, it keeps to that one: forward at once, back only as much as it drifted.
-    If the store's clock was set back by more, it goes on as before, since deadlines were given by the old time.
+    While it is ahead of the clock that it should agree with, it runs a tenth slower.
     """
 
     is_followed = True
 
     def __init__(self) -> None:
-        self._offset = time.time() - time.clock_gettime(_STEADY)
+        self._steady = time.clock_gettime(_STEADY)
+        self._offset = time.time() - self._steady
         self._latest = 0
-        self._is_following = False
+        self._server_offset: float | None = None
         self._least_ahead = SET_BACK_MS
         self._watched_since = 0
+        self._unseen, self._unseen_since = 0.0, self._steady
 
     def now(self) -> int:
         self._latest = max(self._latest, self._read())
         return self._latest
 
+    def wall(self) -> int:
+        return int(time.time() * 1000)
+
     def not_before(self, at: int) -> None:
         self._offset += max(0, at - self.now()) / 1000
 
-    def follow(self, at: int) -> None:
+    def resume(self, seen_at: int) -> None:
+        if seen_at:
+            self._note_unseen(self.now() - seen_at)
+        self.not_before(seen_at)
+
+    @property
+    def ahead_ms(self) -> int:
+        now, steady = self.now(), self._steady
+        servers = now if self._server_offset is None else int((self._server_offset + steady) * 1000)
+        return max(0, now - min(servers, self.wall()))
+
+    @property
+    def doubtful_ms(self) -> int:
+        return max(self.ahead_ms, int(self._still_unseen() * 1000))
+
+    def follow(self, at: int, seen_at: int = 0) -> None:
         """Keeps to the store's clock; the head of this file says how."""
         ahead = self._read() - at
-        if not self._is_following:
-            self._is_following = True
+        is_first, self._server_offset = self._server_offset is None, at / 1000 - self._steady
+        if is_first:
             self._latest = 0
             self._correct(ahead, at)
         elif ahead < 0:
+            self._note_unseen(-ahead)
             self._correct(ahead, at)
         elif ahead < SET_BACK_MS:
             self._least_ahead = min(self._least_ahead, ahead)
             if at - self._watched_since >= DRIFT_WATCHED_MS:
                 self._correct(min(self._least_ahead, STAND_STILL_MS), at)
+        if seen_at > at + APART_MS:
+            self.not_before(seen_at)
 
     def _correct(self, ahead: int, at: int) -> None:
         """Takes back what we are ahead, or catches up if that is negative; a new minute of watching begins."""
@@ -153,12 +203,33 @@ class SystemClock(Clock):
         self._least_ahead, self._watched_since = SET_BACK_MS, at
 
     def _read(self) -> int:
-        return int((self._offset + time.clock_gettime(_STEADY)) * 1000)
+        steady = time.clock_gettime(_STEADY)
+        passed, self._steady = steady - self._steady, steady
+        lead = self._lead()
+        if lead > 0:
+            self._offset -= min(lead, passed * SLOWER)
+        return int((self._offset + steady) * 1000)
+
+    def _lead(self) -> float:
+        """By how many seconds we are to fall back. What a store's clock may be ahead by drift is seen to elsewhere."""
+        if self._server_offset is None:
+            return self._offset + self._steady - time.time()
+        return self._offset - self._server_offset - SET_BACK_MS / 1000
+
+    def _note_unseen(self, duration_ms: int) -> None:
+        if duration_ms > SET_BACK_MS:
+            self._unseen, self._unseen_since = self._still_unseen() + duration_ms / 1000, self._steady
+
+    def _still_unseen(self) -> float:
+        """What passed unseen, less what we saw pass since: a pause of a week is made up for in another week."""
+        return max(0.0, self._unseen - (self._steady - self._unseen_since))
 
     def pause(self, duration_ms: int) -> None:
         """Blocks the thread for so long: for commands, which have no event loop."""
         time.sleep(duration_ms / 1000)
 
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
-        delay = at / 1000 - self._offset - time.clock_gettime(_STEADY)
-        return asyncio.get_running_loop().call_later(max(0.0, delay), action)
+        self._read()
+        left = at / 1000 - self._offset - self._steady
+        slowed = min(left / (1 - SLOWER), left + max(0.0, self._lead()))
+        return asyncio.get_running_loop().call_later(max(0.0, slowed), action)

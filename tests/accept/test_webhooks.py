@@ -1,7 +1,9 @@
 """Platforms call: who is believed, what is stored, and what they hear."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -12,6 +14,7 @@ from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.buffer.open import open_store
 from turntake.clock import DAY_MS, SystemClock
 from turntake.observe.observer import Ignored, Observer
 from turntake.platforms.channel import Channel, ChatEvent, Delivery, Needs, Request, WebhookAnswer
@@ -23,7 +26,8 @@ from turntake.platforms.telegram.webhooks import Telegram
 from turntake.platforms.twilio.webhooks import Twilio
 from turntake.platforms.whatsapp.webhooks import WhatsApp
 from turntake.rules.message import Message
-from turntake.rules.records import Appended
+from turntake.rules.records import Append, Appended
+from turntake.testing.clock import VirtualClock
 
 PATIENT = Rules(silence_ms=60_000, typing_inference_ms=60_000, max_wait_ms=600_000)
 WORD = {"x-word": "sesame"}
@@ -81,6 +85,26 @@ def test_a_forged_call_is_refused_and_nothing_of_it_is_kept(
     assert waiting(client) == {}
     assert "secret words" not in caplog.text
     assert [record.message for record in caplog.records if record.name == "turntake"] == ["A webhook was refused"]
+
+
+def test_a_signatures_age_is_judged_by_the_machines_clock_and_not_by_the_stores(tmp_path: Path) -> None:
+    """A store that once saw a time seven days ahead goes on from there, after every restart; Slack signs by the time it
+    is, and takes no call for fresh that is older than five minutes."""
+    ahead = VirtualClock(SystemClock().wall() + 7 * DAY_MS)
+    url, slack = f"sqlite:///{tmp_path / 't.db'}", Slack({"signing_secret": "s" * 32})
+
+    async def see_that_time() -> None:
+        async with open_store(url, ahead) as store:
+            await store.append([Append(ConversationKey.of("ann"), Message("m1"), PATIENT)])
+
+    asyncio.run(see_that_time())
+    turns = TurnTake(url, rules=PATIENT, role="accept")
+    with talking(turns, channels={("slack", ""): slack}) as client:
+        assert turns.clock.now() >= ahead.now()
+        for at, status in ((turns.clock.wall(), 200), (turns.clock.now(), 401)):
+            sample = slack.sample("hi", sender="U1", id="1.2", url="/webhooks/slack", now=at)
+            response = client.post("/webhooks/slack", content=sample.body, headers=dict(sample.headers))
+            assert response.status_code == status
 
 
 def test_what_cannot_be_read_is_a_400(client: httpx2.Client) -> None:

@@ -19,6 +19,7 @@ from harness.agent_server import (
 from harness.conversation import talking
 from harness.turns import AT_ONCE, only_turn, say
 from turntake import Away, ConfigurationError, GiveUp, RetryLater, Rules, TurnTake
+from turntake.clock import DAY_MS
 from turntake.deliver.http_agent import HttpSink, replies_in
 from turntake.deliver.options import HttpAgentOptions
 from turntake.deliver.signed_endpoint import SignedEndpoint
@@ -26,6 +27,7 @@ from turntake.errors import CallFailed
 from turntake.instants import to_ms
 from turntake.observe.stream import TurnPutOff
 from turntake.platforms.replies import ApiResponse
+from turntake.rules.message import Attachment
 from turntake.testing.clock import VirtualClock
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
@@ -180,6 +182,17 @@ async def test_retry_after(header: str | None, wait_ms: int) -> None:
     await endpoint.aclose()
     assert isinstance(error, RetryLater)
     assert error.after_ms == wait_ms
+
+
+async def test_what_is_signed_carries_the_machines_time_and_not_the_stores() -> None:
+    """The agent judges its age by its own clock."""
+    clock = VirtualClock(NOW)
+    clock.not_before(NOW + 7 * DAY_MS)
+    async with agent_server(answers(200, {"reply": "hi"})) as agent:
+        endpoint = SignedEndpoint(agent.url, "The agent", timeout_ms=5_000, clock=clock)
+        await endpoint.post("turn_1", Attachment("image"))
+        await endpoint.aclose()
+        assert (await agent.request(1)).headers["webhook-timestamp"] == str(NOW // 1000)
 
 
 async def test_it_completes_later() -> None:

@@ -79,7 +79,7 @@ class Webhooks:
         channel = self._channels[name, account]
         try:
             self._check_address(channel, request)
-            channel.verify(request, self._turns.clock.now())
+            channel.verify(request, self._turns.clock.wall())
         except Forged as error:
             reason = _for_account(str(error), name, account)
             self._turns.observers.tell(Observer.refused, name, account, error)

@@ -42,7 +42,7 @@ class SignedEndpoint:
     async def post(self, id: str, event: msgspec.Struct, headers: Mapping[str, str] | None = None) -> ApiResponse:
         """Sends the event and reads the answer, whatever its status. Cancelling closes the connection."""
         body = msgspec.json.encode(event)
-        signed = self._signer.headers(id, body, self._clock.now())
+        signed = self._signer.headers(id, body, self._clock.wall())
         return await self._caller.call(ApiCall(self._url, body, {**signed, **(headers or {})}))
 
     def error_in(self, response: ApiResponse, passing: Container[int] = ()) -> Exception:
@@ -53,7 +53,7 @@ class SignedEndpoint:
         text = f"{whose} answered {status}" + (f": {words}" if words else ".")
         asked = response.headers.get("retry-after")
         if status == 429 or (status == 503 and asked is not None):
-            return RetryLater(retry_after_ms(asked, self._retry_ms, self._clock.now()) / 1000, text)
+            return RetryLater(retry_after_ms(asked, self._retry_ms, self._clock.wall()) / 1000, text)
         if status in NOBODY_THERE:
             return Away(text)
         if 300 <= status < 400:

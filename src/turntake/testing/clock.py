@@ -16,13 +16,23 @@ class VirtualClock(Clock):
 
     def __init__(self, now: int = START) -> None:
         self._now = now
+        self._ahead_ms = 0
         self._timers: list[tuple[int, int, _VirtualTimer]] = []
         self._numbers = itertools.count()
 
     def now(self) -> int:
         return self._now
 
+    def wall(self) -> int:
+        """What a machine's clock would say that nobody pushed forward."""
+        return self._now - self._ahead_ms
+
+    @property
+    def ahead_ms(self) -> int:
+        return self._ahead_ms
+
     def not_before(self, at: int) -> None:
+        self._ahead_ms += max(0, at - self._now)
         self._now = max(self._now, at)
 
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:

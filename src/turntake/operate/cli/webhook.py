@@ -65,7 +65,7 @@ def calls(sample: Sample, options: Options, url: str, clock: Clock) -> WebhookCa
     sender = sample.sender or SENDER
     requests = [
         channel.sample(
-            text, sender=sender, id=sample.id or channel.sample_id(uuid.uuid4().hex), url=target, now=clock.now()
+            text, sender=sender, id=sample.id or channel.sample_id(uuid.uuid4().hex), url=target, now=clock.wall()
         )
         for text in sample.texts
     ]
