@@ -10,7 +10,7 @@ PRE, POST = "0901_pre_mood", "0902_post_tidy"
 # In a file, after some text, comes more of it.
 ADDITIONS = (
     ("rules/conversation.py", '    agent: str = ""\n    amendments: int = 0\n', '    mood: str = ""\n'),
-    ("rules/conversation.py", '    turn: SealedTurn | None = None\n    agent: str = ""\n', '    mood: str = ""\n'),
+    ("rules/conversation.py", "    began_at: int = 0\n", '    mood: str = ""\n'),
     (
         "rules/transitions.py",
         "next_seq=conversation.next_seq + 1",

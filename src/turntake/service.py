@@ -25,7 +25,7 @@ from turntake.arrival import (
     sound_arrival,
     texts_of,
 )
-from turntake.buffer.janitor import HistoryOptions, keep_forgetting
+from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions, keep_forgetting
 from turntake.buffer.open import open_store
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
@@ -46,6 +46,7 @@ from turntake.rules.field_checks import check_fields
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, TurnRecord
+from turntake.rules.retention import Retention
 from turntake.rules.rules import PRESETS, Rules
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ Role = Literal["all", "accept", "work"]
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
 _WORKER, _HISTORY, _HANDLER = WorkerOptions(), HistoryOptions(), HandlerOptions()
+_DEDUPE, _LETTERS = DedupeOptions(), LetterOptions()
 
 
 class TurnTake:
@@ -79,6 +81,8 @@ class TurnTake:
         concurrency: int = _WORKER.concurrency,
         lease_ms: int = _WORKER.lease_ms,
         keep_ms: int = _HISTORY.keep_ms,
+        dedupe_keep_ms: int = _DEDUPE.keep_ms,
+        letters_keep_ms: int = _LETTERS.keep_ms,
         shutdown_ms: int = _WORKER.shutdown_ms,
         handler_ms: int = _WORKER.handler_ms,
         clock: Clock | None = None,
@@ -102,7 +106,11 @@ class TurnTake:
         self._yields = _valid(HandlerOptions(yields)).yields
         self._sink = None if agent is None else self._as_sink(agent)
         self._outbound = outbound or NoOutbound()
-        self._history_options = _valid(HistoryOptions(keep_ms))
+        self._retention = Retention(
+            _valid(HistoryOptions(keep_ms)).keep_ms,
+            _valid(DedupeOptions(dedupe_keep_ms)).keep_ms,
+            _valid(LetterOptions(letters_keep_ms)).keep_ms,
+        )
         self._store: Store | None = None
         self._worker: Worker | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -283,7 +291,7 @@ class TurnTake:
             ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for)
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
-            janitor = keep_forgetting(self.store, self._history_options)
+            janitor = keep_forgetting(self.store, self._retention)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
 

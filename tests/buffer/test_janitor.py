@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from turntake import ConversationKey, Rules, StoreUnavailable, Turn, TurnTake
-from turntake.buffer.janitor import BUSY_PAUSE_MS, PAUSE_MS, HistoryOptions, keep_forgetting
+from turntake.buffer.janitor import BUSY_PAUSE_MS, PAUSE_MS, keep_forgetting
 from turntake.buffer.memory import MemoryStore
+from turntake.clock import DAY_MS
+from turntake.rules.retention import Retention
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")
@@ -18,9 +20,16 @@ async def answer(turn: Turn) -> None:
         raise RuntimeError
 
 
-def turns(clock: VirtualClock, store: MemoryStore) -> TurnTake:
+def turns(clock: VirtualClock, store: MemoryStore, letters_keep_ms: int = 0) -> TurnTake:
     rules = Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1)
-    return TurnTake(store, rules=rules, agent=answer, keep_ms=HOUR_MS, clock=clock)
+    return TurnTake(store, rules=rules, agent=answer, keep_ms=HOUR_MS, letters_keep_ms=letters_keep_ms, clock=clock)
+
+
+async def later(clock: VirtualClock, duration_ms: int) -> None:
+    """So much later, after the janitor came round."""
+    await clock.advance(1)
+    clock.stall(duration_ms)
+    await clock.advance(2 * PAUSE_MS)
 
 
 async def test_a_settled_turn_is_forgotten_after_its_time() -> None:
@@ -33,6 +42,49 @@ async def test_a_settled_turn_is_forgotten_after_its_time() -> None:
         assert len(await store.history.turns(ADA, 10)) == 1
         await clock.advance(2 * PAUSE_MS)
         assert await store.history.turns(ADA, 10) == []
+
+
+async def test_a_message_that_comes_again_is_known_for_longer_than_what_was_said() -> None:
+    """The words are gone after an hour, the id after eight days; then the conversation is gone too."""
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    async with turns(clock, store) as running:
+        await running.receive("hi", conversation="ada", id="m1")
+        await later(clock, 8 * DAY_MS - HOUR_MS)
+        assert await store.history.turns(ADA, 10) == []
+        assert (await running.receive("hi", conversation="ada", id="m1")).status == "duplicate"
+        await later(clock, 3 * HOUR_MS)
+        assert await store.find(ADA) is None
+        assert (await running.receive("hi", conversation="ada", id="m1")).status == "buffered"
+
+
+async def test_a_dead_letter_is_discarded_after_its_time_if_it_has_one(caplog: pytest.LogCaptureFixture) -> None:
+    """Never without a word in the log."""
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    async with turns(clock, store, letters_keep_ms=DAY_MS) as running:
+        await running.receive("fail", conversation="ada", id="m1")
+        await later(clock, DAY_MS - HOUR_MS)
+        assert len((await store.letters.list(10)).items) == 1
+        await later(clock, 2 * HOUR_MS)
+        assert (await store.letters.list(10)).items == ()
+        assert await store.history.turns(ADA, 10) == []
+    assert "Dead letters were discarded for their age" in caplog.text
+
+
+async def test_a_clock_that_is_ahead_makes_nothing_older() -> None:
+    """A process once saw a time nine days later. What was answered just before is as old as the clock says."""
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    async with turns(clock, store) as running:
+        await running.receive("hi", conversation="ada", id="m1")
+        await clock.advance(1)
+        clock.not_before(clock.now() + 9 * DAY_MS)
+        await later(clock, HOUR_MS // 2)
+        assert len(await store.history.turns(ADA, 10)) == 1
+        await later(clock, HOUR_MS)
+        assert await store.history.turns(ADA, 10) == []
+        assert (await running.receive("hi", conversation="ada", id="m1")).status == "duplicate"
 
 
 async def test_a_dead_letter_is_not_forgotten() -> None:
@@ -49,10 +101,10 @@ async def test_a_store_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPat
     store = MemoryStore(clock)
     forget, absences = store.history.forget, [ConnectionError(), StoreUnavailable()]
 
-    async def away_at_first(before: int) -> int:
+    async def away_at_first(before: int, ids_before: int | None = None) -> int:
         if absences:
             raise absences.pop()
-        return await forget(before)
+        return await forget(before, ids_before)
 
     monkeypatch.setattr(store.history, "forget", away_at_first)
     async with turns(clock, store) as running:
@@ -68,14 +120,14 @@ async def test_it_hurries_only_while_there_is_more_to_forget(monkeypatch: pytest
     results = iter([200, 200, 3, 0, None, 0])
     asked: list[tuple[int, int]] = []
 
-    async def forget(before: int) -> int:
+    async def forget(before: int, ids_before: int) -> int:
         asked.append((clock.now() - start, clock.now() - before))
         if (result := next(results, 0)) is None:
             raise StoreUnavailable
         return result
 
     monkeypatch.setattr(store.history, "forget", forget)
-    janitor = asyncio.create_task(keep_forgetting(store, HistoryOptions(keep_ms=HOUR_MS)))
+    janitor = asyncio.create_task(keep_forgetting(store, Retention(HOUR_MS, HOUR_MS)))
     await clock.advance(3 * BUSY_PAUSE_MS + 3 * PAUSE_MS - 1)
     janitor.cancel()
     busy = 3 * BUSY_PAUSE_MS

@@ -76,8 +76,8 @@ class _MemoryHistory(History):
         more = start + query.limit < len(found)
         return Page(items, str(start + query.limit) if more else "")
 
-    async def forget(self, before: int) -> int:
-        return self._model.forget(before)
+    async def forget(self, before: int, ids_before: int | None = None) -> int:
+        return self._model.forget(before, ids_before)
 
 
 class _MemoryLetters(Letters):
@@ -104,6 +104,9 @@ class _MemoryLetters(Letters):
 
     async def discard(self, letter_id: str) -> bool:
         return self._model.discard_letter(letter_id)
+
+    async def discard_older(self, before: int) -> int:
+        return self._model.discard_letters(before)
 
 
 def _range(record: TurnRecord) -> tuple[int, int]:

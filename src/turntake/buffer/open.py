@@ -11,6 +11,7 @@ from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.finding import Finding
 
+CLOCK_WRONG_MS = 60_000  # less than a minute is a matter of synchronisation, and passes
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -41,6 +42,27 @@ class Examined(ABC):
 
         What is wrong is a finding and no exception; no finding holds a password.
         """
+
+
+class Clocked(ABC):
+    """An open store that notes the time, so that a clock which was set back stalls nothing."""
+
+    @abstractmethod
+    async def reset_clock(self) -> int:
+        """Sets the time back to what the clock says, and every deadline with it; returns by how many milliseconds.
+
+        No other process may be at work meanwhile: it would note its own time again. Doing it again is harmless.
+        """
+
+
+def clock_finding(at: int, noted_at: int) -> Finding:
+    """What to say about the time that a store has noted, while the clock that counts says `at`."""
+    ahead_ms = noted_at - at
+    if ahead_ms <= CLOCK_WRONG_MS:
+        return Finding("ok", "clock", "the store has noted no time that is still to come")
+    text = f"the store's time is {ahead_ms // 1000:,} s ahead, since a clock was so once; it runs a tenth slower until"
+    do = "the clock has caught up. To set it right now: stop every process and run `turntake doctor --reset-clock`"
+    return Finding("warn", "clock", f"{text} {do}")
 
 
 class Maintained(ABC):

@@ -59,10 +59,12 @@ class History(ABC):
         """The conversations that match, those due first first; idle ones come last. A tie goes by the key."""
 
     @abstractmethod
-    async def forget(self, before: int) -> int:
-        """Drops turns closed earlier than `before` with their messages and ids; what is open or dead stays.
+    async def forget(self, before: int, ids_before: int | None = None) -> int:
+        """Drops turns closed earlier than `before`, with their messages; what is open or dead stays.
 
-        Returns how many; calls with a lot to drop do a bounded part of it.
+        The ids of their messages stay known until the turn was closed earlier than `ids_before` too, which is `before`
+        unless it is said. A conversation of which nothing is left is dropped. Returns how many turns, and ids of turns
+        dropped before, are gone now; calls with a lot to drop do a bounded part of it.
         """
 
 
@@ -84,6 +86,10 @@ class Letters(ABC):
     @abstractmethod
     async def discard(self, letter_id: str) -> bool:
         """No longer a dead letter; the turn stays in the history."""
+
+    @abstractmethod
+    async def discard_older(self, before: int) -> int:
+        """Discards letters that are older than `before`; returns how many. A lot of them take several calls."""
 
 
 class Store(ABC):

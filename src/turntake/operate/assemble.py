@@ -13,7 +13,7 @@ from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
 from turntake.service import TurnTake
 
-OWN = ("store", "rules.", "worker.", "history.")
+OWN = ("store", "rules.", "worker.", "history.", "dedupe.", "letters.")
 """Settings of a TurnTake: one that the agent's module made has its own."""
 
 
@@ -57,6 +57,8 @@ def assemble(options: Options) -> Parts:
         shutdown_ms=options.worker.shutdown_ms,
         handler_ms=options.worker.handler_ms,
         keep_ms=options.history.keep_ms,
+        dedupe_keep_ms=options.dedupe.keep_ms,
+        letters_keep_ms=options.letters.keep_ms,
         observers=observers,
     )
     return Parts(turns, agent, outbound, accounts)

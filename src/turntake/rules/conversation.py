@@ -81,13 +81,19 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where one conversation stands."""
+    """Where one conversation stands.
+
+    `began_at` is when its first message came; 0 if an earlier release wrote it. Once nothing of a conversation is left,
+    it is forgotten whole; if the person comes back, numbers start again at 1, and `began_at` tells the new turns from
+    the old ones.
+    """
 
     next_seq: int = 1
     epoch: int = 0
     buffer: Buffer | None = None
     turn: SealedTurn | None = None
     agent: str = ""
+    began_at: int = 0
 
     @property
     def state(self) -> State:

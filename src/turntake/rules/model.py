@@ -24,6 +24,7 @@ class Model:
         self.conversations: dict[ConversationKey, Conversation] = {}
         self.messages: dict[ConversationKey, dict[int, Message]] = {}
         self.ids: dict[ConversationKey, set[str]] = {}
+        self.forgotten_ids: dict[ConversationKey, dict[str, int]] = {}
         self.owners: dict[str, ConversationKey] = {}
         self.closed: dict[str, Closed] = {}
         self.letters: dict[str, Closed] = {}
@@ -110,12 +111,24 @@ class Model:
     def discard_letter(self, letter_id: str) -> bool:
         return self.letters.pop(letter_id, None) is not None
 
-    def forget(self, before: int) -> int:
-        """Drops turns closed earlier than `before`, with their messages and ids. What is open or dead stays."""
-        old = [c for c in self.closed.values() if c.at < before and c.id not in self.letters]
-        for closed in old:
-            self._forget(closed)
-        return len(old)
+    def discard_letters(self, before: int) -> int:
+        """Discards the letters that are older than `before`; returns how many."""
+        old = [letter_id for letter_id, closed in self.letters.items() if closed.at < before]
+        return sum(self.discard_letter(letter_id) for letter_id in old)
+
+    def forget(self, before: int, ids_before: int | None = None) -> int:
+        """Drops turns closed earlier than `before` with their messages, and ids of turns closed earlier than
+        `ids_before` too. What is open or dead stays; a conversation of which nothing is left goes."""
+        ids_before = before if ids_before is None else ids_before
+        ids = [(k, id) for k, times in self.forgotten_ids.items() for id, at in times.items() if at < ids_before]
+        turns = [c for c in self.closed.values() if c.at < before and c.id not in self.letters]
+        for closed in turns:
+            self._forget(closed, is_id_kept=closed.at >= ids_before)
+        for key, id in ids:
+            del self.forgotten_ids[key][id]
+            self.ids[key].discard(id)
+        self._drop_empty()
+        return len(turns) + len(ids)
 
     def _at(self, key: ConversationKey) -> Conversation:
         return self.conversations.get(key, Conversation())
@@ -124,7 +137,7 @@ class Model:
         key, message = arrival.key, arrival.message
         before = self._at(key)
         at = transitions.arrival_at(before, now)
-        change = transitions.arrive(before, arrival, at)
+        change = transitions.arrive(before, arrival, now)
         if change is None:
             return appended(before, "ignored")
         ids = self.ids.setdefault(key, set())
@@ -165,12 +178,22 @@ class Model:
         messages = self.messages.get(key, {})
         return tuple(messages[seq] for seq in range(head, tail + 1) if seq in messages)
 
-    def _forget(self, closed: Closed) -> None:
+    def _forget(self, closed: Closed, is_id_kept: bool) -> None:
         del self.closed[closed.id]
         key = self.owners.pop(closed.id)
         if closed.status == "interrupted":
             return
         for seq in range(closed.head, closed.tail + 1):
             message = self.messages[key].pop(seq, None)
-            if message is not None:
+            if message is not None and is_id_kept:
+                self.forgotten_ids.setdefault(key, {})[message.id] = closed.at
+            elif message is not None:
                 self.ids[key].discard(message.id)
+
+    def _drop_empty(self) -> None:
+        """Conversations of which nothing is left: no turn, no message, no id."""
+        owners = set(self.owners.values())
+        for key, conversation in list(self.conversations.items()):
+            if conversation.state == "idle" and not self.messages[key] and not self.ids[key] and key not in owners:
+                del self.conversations[key], self.ids[key], self.messages[key]
+                self.forgotten_ids.pop(key, None)

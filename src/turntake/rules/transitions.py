@@ -49,16 +49,21 @@ WORKER_STOPPED = "The process ended or stood still while it worked on this turn 
 _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 
 
-def turn_id(key: ConversationKey, head: int, tail: int) -> str:
+def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> str:
     """The same messages always make the same id, on every attempt and in every store.
 
-    Its first four digits are the conversation's `shard_hash`, so that a store in shards knows where to look for it.
+    A conversation that was forgotten and begins anew repeats none, since it began at another time. The first four
+    digits are the conversation's `shard_hash`, so that a store in shards knows where to look for it.
     """
-    return f"turn_{key.shard_hash:04x}" + hashlib.blake2s(f"{key}|{head}|{tail}".encode(), digest_size=14).hexdigest()
+    words = f"{key}|{head}|{tail}|{began_at}" if began_at else f"{key}|{head}|{tail}"
+    return f"turn_{key.shard_hash:04x}" + hashlib.blake2s(words.encode(), digest_size=14).hexdigest()
 
 
 def arrival_at(conversation: Conversation, now: int) -> int:
-    """When the next message arrives: now, and never before the one it follows, whatever the clock says."""
+    """What is noted as a message's arrival: now, and never before the one it follows, whatever the clock says.
+
+    Messages of a turn are put in order by it. Deadlines count from now, also after a clock was set back.
+    """
     if conversation.buffer is not None:
         return max(now, conversation.buffer.last_at)
     return now if conversation.turn is None else max(now, conversation.turn.last_at)
@@ -80,7 +85,9 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "")
     if _may_interrupt(conversation, rules):
         conversation, closed = _unseal(conversation, now)
     buffer = _grown(conversation, rules, now)
-    return Change(replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer), closed)
+    began_at = now if conversation.next_seq == 1 else conversation.began_at
+    grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
+    return Change(grown, closed)
 
 
 def amend(conversation: Conversation) -> Conversation | None:
@@ -209,6 +216,25 @@ def requeue(conversation: Conversation, count: int, amendments: int, now: int) -
     return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
 
 
+def set_back(conversation: Conversation, by_ms: int) -> Conversation:
+    """The clock was ahead by `by_ms` and was put right: what was to happen by it happens that much earlier.
+
+    When messages arrived stays as it was noted, or they would change places with those that come now.
+    """
+    buffer, turn = conversation.buffer, conversation.turn
+    if buffer is not None:
+        buffer = replace(
+            buffer,
+            first_at=buffer.first_at - by_ms,
+            due=replace(buffer.due, at=buffer.due.at - by_ms),
+            due_by_messages=replace(buffer.due_by_messages, at=buffer.due_by_messages.at - by_ms),
+            held_until=max(0, buffer.held_until - by_ms),
+        )
+    if turn is not None:
+        turn = replace(turn, due_at=turn.due_at - by_ms)
+    return replace(conversation, buffer=buffer, turn=turn)
+
+
 def _claimed(conversation: Conversation, claim: Claim) -> SealedTurn | None:
     return conversation.turn if holds(conversation, claim.epoch, claim.turn.id) else None
 
@@ -261,14 +287,19 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
     if buffer is None:
         due = after_message(rules, 1, now, None, now)
         decisions = (Decision(now, due.at, due.reason),)
-        return Buffer(conversation.next_seq, now, now, due, due, decisions, one_at_a_time=not rules.enabled)
+        last_at = arrival_at(conversation, now)
+        return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=not rules.enabled)
     due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
     due = due_by_messages if due_by_messages.reason == "capacity" else _with_hold(buffer, due_by_messages)
     if _is_ordered(buffer):
         due = buffer.due
-    noted, one_at_a_time = _noted(buffer.decisions, due, now), not rules.enabled
     return replace(
-        buffer, last_at=now, due=due, due_by_messages=due_by_messages, decisions=noted, one_at_a_time=one_at_a_time
+        buffer,
+        last_at=arrival_at(conversation, now),
+        due=due,
+        due_by_messages=due_by_messages,
+        decisions=_noted(buffer.decisions, due, now),
+        one_at_a_time=not rules.enabled,
     )
 
 
@@ -280,7 +311,7 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     is_alone = buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments
     tail = buffer.head if is_alone else conversation.next_seq - 1
     turn = SealedTurn(
-        id=turn_id(key, buffer.head, tail),
+        id=turn_id(key, buffer.head, tail, conversation.began_at),
         head=buffer.head,
         tail=tail,
         due=buffer.due,
@@ -347,8 +378,8 @@ def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Chan
     if buffer is None:
         return Change(conversation)
     head, tail = buffer.head, conversation.next_seq - 1
-    id, epoch, reason = turn_id(key, head, tail), conversation.epoch, "cleared by order"
-    closed = Closed(id, head, tail, "cleared", epoch, now, None, reason, amendments=buffer.amendments)
+    id, epoch = turn_id(key, head, tail, conversation.began_at), conversation.epoch
+    closed = Closed(id, head, tail, "cleared", epoch, now, None, "cleared by order", amendments=buffer.amendments)
     return Change(replace(conversation, buffer=None), closed)
 
 

@@ -759,6 +759,85 @@ class StoreContract:
         assert await open_ids(store) == ["m1"]
         assert (await say(store, "m1")).status == "duplicate"
 
+    async def test_ids_are_known_for_longer_than_what_was_said(self, store: Store, clock: VirtualClock) -> None:
+        """The turn and its words are gone; a message that comes again is still none. In time the ids go too, and those
+        of a later turn stay."""
+        turns = []
+        for ids in (("m1", "m2"), ("m3",)):
+            await say(store, *ids)
+            await clock.advance(5_000)
+            turns.append(await take(store))
+            await store.settle(turns[-1], Answered())
+        start = turns[0].turn.claimed_at
+        await clock.advance(1_000)
+        assert await store.history.forget(clock.now(), start) == 2
+        assert await store.history.turns(ANN, 10) == []
+        assert await store.history.turn(turns[0].turn.id) is None
+        for id in ("m1", "m2", "m3"):
+            assert (await say(store, id)).status == "duplicate"
+        assert await store.history.forget(clock.now(), start + 1) == 2
+        assert (await say(store, "m3")).status == "duplicate"
+        assert (await say(store, "m1", rules=OFF)).status == "buffered"
+        assert ids_of(await take(store)) == ["m1"]
+        assert await store.history.forget(clock.now(), clock.now()) == 1
+        assert await open_ids(store) == ["m1"]
+
+    async def test_ids_go_with_what_was_said_if_they_are_old_enough(self, store: Store, clock: VirtualClock) -> None:
+        """Ids are kept no shorter than the words of their turn, whatever is asked for."""
+        await say(store, "m1", rules=OFF)
+        await store.settle(await take(store), Answered())
+        await clock.advance(1)
+        assert await store.history.forget(clock.now() - 1, clock.now()) == 0
+        assert (await say(store, "m1")).status == "duplicate"
+        assert await store.history.forget(clock.now(), clock.now()) == 1
+        assert (await say(store, "m1")).status == "buffered"
+
+    async def test_a_conversation_of_which_nothing_is_left_is_dropped(self, store: Store, clock: VirtualClock) -> None:
+        """It is unknown then, and listed no more. One with an id, a letter or a turn left is there."""
+        for name in ("over", "id", "letter", "open"):
+            await say(store, "m1", key=ConversationKey.of(name), rules=OFF)
+        claims = {claim.key.conversation: claim for claim in await store.claim(4, LEASE_MS)}
+        await store.settle(claims["over"], Answered())
+        await store.settle(claims["letter"], Dead("gave up"))
+        await clock.advance(1)
+        await store.settle(claims["id"], Answered())
+        await clock.advance(1)
+        assert await store.history.forget(clock.now(), clock.now() - 1) == 2
+        listed = [key.conversation for key, _ in await conversations_by_pages(store, Query(limit=2))]
+        assert sorted(listed) == ["id", "letter", "open"]
+        assert await store.find(ConversationKey.of("over")) is None
+        assert await store.touch(ConversationKey.of("over"), Touch("flush"), PLAIN) is None
+        assert await store.letters.discard(claims["letter"].turn.id)
+        assert await store.history.forget(clock.now(), clock.now()) == 2
+        assert [key.conversation for key, _ in await conversations_by_pages(store, Query(limit=2))] == ["open"]
+
+    async def test_a_conversation_that_begins_anew_repeats_no_turn(self, store: Store, clock: VirtualClock) -> None:
+        """Numbers and claims count from the start; whoever held a claim before can do nothing with it now."""
+        await say(store, "m1", rules=OFF)
+        before = await take(store)
+        await store.settle(before, Answered(("hello",)))
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 1
+        assert (await say(store, "m1", rules=OFF)).seq == 1
+        claim = await take(store)
+        assert claim.turn.id != before.turn.id
+        assert await store.extend([before], LEASE_MS) == [False]
+        assert not await store.save(before, Progress(("late",), 0, True))
+        assert not await store.settle(before, Answered(("hello",)))
+        assert await store.settle(claim, Answered(("again",)))
+        assert len(await store.history.turns(ANN, 10)) == 1
+
+    async def test_letters_of_some_age_are_discarded_and_no_others(self, store: Store, clock: VirtualClock) -> None:
+        """As if somebody had discarded each: the turn stays in the history for its time."""
+        for number in range(3):
+            await say(store, f"m{number}", rules=OFF)
+            await store.settle(await take(store), Dead(str(number)))
+            await clock.advance(1_000)
+        assert await store.letters.discard_older(clock.now() - 1_000) == 2
+        assert await store.letters.discard_older(clock.now() - 1_000) == 0
+        assert [letter.reason for letter in (await store.letters.list(10)).items] == ["2"]
+        assert len(await store.history.turns(ANN, 10)) == 3
+
     async def test_reopening_keeps_everything(self, open_store: OpenStore, clock: VirtualClock) -> None:
         """Waiting messages, claims, saved answers, letters, history and known ids outlive the process."""
         if not self.is_durable:

@@ -21,6 +21,7 @@ class Ledger:
         self.sealed: dict[ConversationKey, range] = {}
         self.letters: dict[str, tuple[ConversationKey, tuple[Message, ...]]] = {}
         self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
+        self.forgotten: list[tuple[ConversationKey, frozenset[str], int]] = []
         self.leases: dict[ConversationKey, tuple[int, int]] = {}
         self.epochs: dict[ConversationKey, int] = defaultdict(int)
         self.seen: dict[str, Claim] = {}
@@ -29,9 +30,14 @@ class Ledger:
         self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
 
     def knows(self, key: ConversationKey, message_id: str) -> bool:
-        ended = (ids for owner, ids, _ in self.ended.values() if owner == key)
+        ended = (ids for owner, ids, _ in (*self.ended.values(), *self.forgotten) if owner == key)
         open_ids = {message.id for message in self.open[key].values()}
         return message_id in open_ids or any(message_id in ids for ids in ended)
+
+    def is_anything_left(self, key: ConversationKey) -> bool:
+        """Whether a store must have anything of it: what is open, a turn that is not forgotten, or an id."""
+        has_ids = any(owner == key and ids for owner, ids, _ in self.forgotten)
+        return bool(self.open[key]) or has_ids or any(owner == key for owner, _, _ in self.ended.values())
 
     def waiting(self, key: ConversationKey) -> tuple[Message, ...]:
         """All that waits, amendments too."""
@@ -111,7 +117,11 @@ class Ledger:
             self.open[key][seq] = replace(message, seq=seq)
         self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])
 
-    def forgotten(self, before: int) -> None:
-        for ended_id, (_, _, at) in list(self.ended.items()):
+    def forget(self, before: int, ids_before: int) -> None:
+        for ended_id, (key, ids, at) in list(self.ended.items()):
             if at < before and ended_id not in self.letters:
                 del self.ended[ended_id]
+                self.forgotten.append((key, ids, at))
+        self.forgotten = [entry for entry in self.forgotten if entry[2] >= ids_before]
+        for key in [key for key in self.epochs if not self.is_anything_left(key)]:
+            del self.epochs[key]  # a conversation that begins anew counts its claims from the start

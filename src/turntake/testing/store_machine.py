@@ -161,7 +161,8 @@ class ModelMachine(RuleBasedStateMachine):
         self.ledger.max_wait_ms[key] = max(self.ledger.max_wait_ms[key], rules.max_wait_ms)
         if order.kind == "clear":
             head, tail = before.conversation.buffer.head, before.conversation.next_seq - 1
-            self.ledger.end(key, turn_id(key, head, tail), range(head, tail + 1), self.clock.now(), is_letter=True)
+            letter_id = turn_id(key, head, tail, before.conversation.began_at)
+            self.ledger.end(key, letter_id, range(head, tail + 1), self.clock.now(), is_letter=True)
 
     @rule(
         worker=st.sampled_from(WORKERS),
@@ -239,11 +240,21 @@ class ModelMachine(RuleBasedStateMachine):
         assert self.ask(lambda store: store.letters.retry(letter_id)) is None
         assert not self.ask(lambda store: store.letters.discard(letter_id))
 
-    @rule(age_ms=st.sampled_from([-1, -1, 0, 3_600_000]))
-    def forget(self, age_ms: int) -> None:
+    @rule(age_ms=st.sampled_from([0, 0, 1_000, 3_600_000]), ids_age_ms=st.sampled_from([0, 0, 3_600_000, 7_200_000]))
+    def forget(self, age_ms: int, ids_age_ms: int) -> None:
+        """Nothing that ended at this very moment: a conversation never begins anew at the time it began before."""
+        at_once(self.clock.advance(1))
+        before, ids_before = self.clock.now() - age_ms, self.clock.now() - ids_age_ms
+        self.ask(lambda store: store.history.forget(before, ids_before))
+        self.ledger.forget(before, ids_before)
+
+    @rule(age_ms=st.sampled_from([0, 1_000, 3_600_000]))
+    def discard_older_letters(self, age_ms: int) -> None:
         before = self.clock.now() - age_ms
-        self.ask(lambda store: store.history.forget(before))
-        self.ledger.forgotten(before)
+        old = [id for id in self.ledger.letters if self.ledger.ended[id][2] < before]
+        assert self.ask(lambda store: store.letters.discard_older(before)) == len(old)
+        for letter_id in old:
+            del self.ledger.letters[letter_id]
 
     @invariant()
     def nothing_is_lost_or_made_up(self) -> None:
@@ -262,6 +273,12 @@ class ModelMachine(RuleBasedStateMachine):
         assert self.model.letters.keys() == self.ledger.letters.keys()
 
     @invariant()
+    def a_conversation_is_there_for_as_long_as_anything_of_it(self) -> None:
+        there = {key for key in KEYS if self.ledger.is_anything_left(key)}
+        interrupted = {self.model.owners[id] for id, c in self.model.closed.items() if c.status == "interrupted"}
+        assert there <= self.model.conversations.keys() <= there | interrupted
+
+    @invariant()
     def every_conversation_is_sound(self) -> None:
         for key, conversation in self.model.conversations.items():
             check_state(conversation)
@@ -271,7 +288,9 @@ class ModelMachine(RuleBasedStateMachine):
     @invariant()
     def at_most_one_claim_holds(self) -> None:
         live = [
-            claim.key for claim in self.claims if holds(self.model.conversations[claim.key], claim.epoch, claim.turn.id)
+            claim.key
+            for claim in self.claims
+            if holds(self.model.conversations.get(claim.key, Conversation()), claim.epoch, claim.turn.id)
         ]
         assert len(set(live)) == len(live)
 
@@ -339,8 +358,7 @@ class StoreMachine(ModelMachine):
 
     @invariant()
     def store_equals_model(self) -> None:
-        keys = [key for key in KEYS if key in self.model.conversations]
-        self.ask(lambda store: everything(store, *keys))
+        self.ask(lambda store: everything(store, *KEYS))
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

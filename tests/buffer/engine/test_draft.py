@@ -43,9 +43,20 @@ def test_open_messages_begin_with_the_turn_and_then_with_the_buffer() -> None:
 def test_a_version_counts_writes_and_is_never_the_same_by_chance() -> None:
     """Two servers that went different ways have other versions for as many writes."""
     versions = {said("m1").version for _ in range(50)}
-    assert {version >> RANDOM_BITS for version in versions} == {1}
+    assert {version >> RANDOM_BITS for version in versions} == {NOW // 1000 + 1}
     assert len(versions) > 40
-    assert said("m2", after=said("m1")).version >> RANDOM_BITS == 2
+    assert said("m2", after=said("m1")).version >> RANDOM_BITS == NOW // 1000 + 2
+
+
+def test_the_versions_of_a_conversation_that_begins_anew_are_beyond_all_before() -> None:
+    """Whoever remembers a row from before it was forgotten is refused. Lua, which compares them, counts to 2 ** 53."""
+    before = said("m2", after=said("m1"))
+    anew = Draft(ANN, NEW, NOW + 60_000)
+    anew.append(Append(ANN, Message("m1"), PLAIN), b"")
+    anew.encode()
+    assert before.version < anew.version < 2**53
+    far = 3 * NOW
+    assert ((far // 1000 + 1) << RANDOM_BITS) < 2**53, "in a century"
 
 
 def test_what_changes_nothing_has_nothing_to_write() -> None:

@@ -16,8 +16,8 @@ async def test_a_clock_that_follows_goes_by_the_servers(url: str, monkeypatch: p
     """
     clock, hand = SystemClock(), VirtualClock()
     told: list[int] = []
-    monkeypatch.setattr(clock, "follow", told.append)
-    monkeypatch.setattr(hand, "follow", lambda at: pytest.fail("it follows nobody"))
+    monkeypatch.setattr(clock, "follow", lambda at, seen_at=0: told.append(at))
+    monkeypatch.setattr(hand, "follow", lambda at, seen_at=0: pytest.fail("it follows nobody"))
     async with PostgresStore.open(url, clock) as store, PostgresStore.open(url, hand) as other:
         await say(store, "m1")
         await say(other, "m2")

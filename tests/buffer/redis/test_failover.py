@@ -93,9 +93,9 @@ async def test_an_answer_that_was_overtaken_tells_of_no_loss(url: str, store: Re
     """A claim and an append are under way at once: the older count may be read last."""
     swapper, shard = backend_of(store)._swapper, shard_of(store)
     for server_at, messages in ((10, 5), (9, 4), (10, 4), (11, 6)):
-        swapper._count(shard, SwapReply(server_at, False, messages, []), [])
+        swapper._count(shard, SwapReply(server_at, 0, False, messages, []), [])
         assert swapper.lost == 0
-    swapper._count(shard, SwapReply(12, False, 4, []), [])
+    swapper._count(shard, SwapReply(12, 0, False, 4, []), [])
     assert swapper.lost == 2
 
 

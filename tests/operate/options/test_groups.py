@@ -49,6 +49,8 @@ def test_importing_the_options_imports_no_platform_and_no_http_library() -> None
         (TurnTake, "lease_ms", Options().worker.lease_ms),
         (TurnTake, "shutdown_ms", Options().worker.shutdown_ms),
         (TurnTake, "keep_ms", Options().history.keep_ms),
+        (TurnTake, "dedupe_keep_ms", Options().dedupe.keep_ms),
+        (TurnTake, "letters_keep_ms", Options().letters.keep_ms),
         (create, "max_body_bytes", Options().http.body_bytes),
         (create, "receive_ms", Options().http.receive_ms),
         (create, "max_webhook_bytes", Options().webhooks.body_bytes),

@@ -45,6 +45,8 @@ LIMITS = {
     "worker.lease_ms": (100, DAY_MS),
     "worker.shutdown_ms": (0, WEEK_MS),
     "history.keep_ms": (0, None),
+    "dedupe.keep_ms": (0, None),
+    "letters.keep_ms": (0, None),
     "http.body_bytes": (1_024, 64 * 1_048_576),
     "http.receive_ms": (1, DAY_MS),
     "http.header_bytes": (1_024, 1_048_576),

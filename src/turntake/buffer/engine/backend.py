@@ -116,8 +116,10 @@ class Archive(ABC):
         """
 
     @abstractmethod
-    async def forget(self, before: int, limit: int) -> int:
-        """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages and ids."""
+    async def forget(self, before: int, ids_before: int, limit: int) -> int:
+        """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages. Ids go with them if
+        the turn was closed earlier than `ids_before`, else they stay known until it was: up to `limit` of those left
+        by earlier calls are dropped too. Drops conversations of which nothing is left by that. Answers how many."""
 
 
 class HintChannel(ABC):
@@ -196,3 +198,11 @@ class Backend(ABC):
     @abstractmethod
     async def next_due(self) -> int | None:
         """The earliest deadline of any conversation."""
+
+    @abstractmethod
+    async def times(self) -> tuple[int, int]:
+        """What the clock that counts says, and the latest time that any process noted; 0 if none did."""
+
+    @abstractmethod
+    async def note_time(self, at: int) -> None:
+        """Takes `at` for the latest time that any process noted, also if that was later."""

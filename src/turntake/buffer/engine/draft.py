@@ -21,7 +21,8 @@ from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim, appended
 from turntake.rules.rules import Rules
 
-# A million values: two histories of one row agree on a version once in a million writes, and 43 bits are left to count.
+# A million values: two histories of one row agree on a version once in a million writes. Lua counts exactly to 53 bits,
+# of which 33 are left: room for the seconds since 1970 and five times as many writes.
 RANDOM_BITS = 20
 
 
@@ -95,7 +96,10 @@ class Draft(msgspec.Struct, gc=False):
         """Writes the conversation down, once all is decided."""
         if self.is_changed:
             self.body = encode(self.conversation)
-            self.version = (((self.row.version >> RANDOM_BITS) + 1) << RANDOM_BITS) | getrandbits(RANDOM_BITS)
+            # A conversation that was forgotten may begin anew: its versions start from the time, in seconds, and are
+            # beyond all that anybody remembers of it.
+            count = (self.row.version >> RANDOM_BITS or self.now // 1000) + 1
+            self.version = (count << RANDOM_BITS) | getrandbits(RANDOM_BITS)
 
     @property
     def is_there(self) -> bool:
@@ -105,7 +109,7 @@ class Draft(msgspec.Struct, gc=False):
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
         at = transitions.arrival_at(before, self.now)
-        change = transitions.arrive(before, arrival, at)
+        change = transitions.arrive(before, arrival, self.now)
         if change is None:
             return appended(before, "ignored")
         if message_id in self.added or message_id in self.known:
@@ -157,6 +161,10 @@ class Draft(msgspec.Struct, gc=False):
     def discard_letter(self, letter: Closed, messages: tuple[Message, ...]) -> bool:
         self.ended = (letter,)
         return True
+
+    def set_back(self, by_ms: int) -> None:
+        """The clock was ahead by so much and was put right."""
+        self.conversation = transitions.set_back(self.conversation, by_ms)
 
     def _put(self, change: Change) -> Conversation:
         self.conversation = change.conversation

@@ -52,8 +52,9 @@ class CasHistory(History):
                 return Page(tuple(matching.items()))
             after = rows[-1][0]
 
-    async def forget(self, before: int) -> int:
-        return await self._backend.archive.forget(before, FORGOTTEN_AT_ONCE)
+    async def forget(self, before: int, ids_before: int | None = None) -> int:
+        until = before if ids_before is None else ids_before
+        return await self._backend.archive.forget(before, until, FORGOTTEN_AT_ONCE)
 
     async def _record(self, row: TurnRow) -> TurnRecord | None:
         """An open turn's facts are its conversation's, unless it closed since its row was read."""

@@ -16,10 +16,12 @@ from typing import Self, TypeVar
 import msgspec
 
 from turntake.buffer.codec import encode
-from turntake.buffer.engine.backend import UNREADABLE_MS, Backend, Due
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.engine.history import CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
 from turntake.buffer.engine.write_queue import ROUNDS, Backlog, Call, SingleCall, WriteQueue
+from turntake.buffer.open import Clocked
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
@@ -38,7 +40,7 @@ T = TypeVar("T")
 log = logging.getLogger("turntake")
 
 
-class CasStore(Store):
+class CasStore(Store, Clocked):
     """Opened and closed by `async with`. Any number of processes may share what the backend keeps."""
 
     def __init__(self, backend: Backend, clock: Clock) -> None:
@@ -152,6 +154,25 @@ class CasStore(Store):
                 return answer
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
+    async def reset_clock(self) -> int:
+        at, noted_at = await self.backend.times()
+        ahead_ms = noted_at - at
+        if ahead_ms <= 0:
+            return 0
+        after: Cursor | None = None
+        while waiting := await self._waiting(after):
+            # Each moves to an earlier place of the list, so none is met twice.
+            after = waiting[-1]
+            keys = [ConversationKey.parse(cursor.key) for cursor in waiting]
+            await asyncio.gather(*(self._submit(key, lambda draft: draft.set_back(ahead_ms)) for key in keys))
+        await self.backend.note_time(at)
+        return ahead_ms
+
+    async def _waiting(self, after: Cursor | None) -> list[Cursor]:
+        """Some of the conversations with a deadline, the earliest first."""
+        listed = await self.backend.archive.conversations(after, PAGE)
+        return [cursor for cursor, _ in listed if cursor.due_at is not None]
+
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages cannot be read is handed back, and costs nobody else's."""
         self._queue(due.key).remember(due.key, draft.written)
@@ -253,3 +274,7 @@ class CasLetters(Letters):
 
     async def discard(self, letter_id: str) -> bool:
         return bool(await self._store.end_letter(letter_id, Draft.discard_letter))
+
+    async def discard_older(self, before: int) -> int:
+        rows = await self._backend.archive.letters(FORGOTTEN_AT_ONCE, (before, ""))
+        return sum([await self.discard(row.id) for row in rows])

@@ -5,6 +5,7 @@ from typing import Any
 from turntake.buffer.cursor import LATEST, Cursor
 from turntake.buffer.engine.backend import Archive, TurnRow
 from turntake.buffer.engine.draft import Row
+from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool
 from turntake.buffer.postgres.rows import row_of, turn_of
 from turntake.rules.key import ConversationKey
@@ -40,9 +41,15 @@ class PostgresArchive(Archive):
             rows += await self._fetch("idle", (key, limit - len(rows)))
         return [(Cursor(at, key), row_of(version, body)) for at, key, version, body in rows]
 
-    async def forget(self, before: int, limit: int) -> int:
-        ((count,),) = await self._fetch("forget", (before, limit))
-        return int(count)
+    async def forget(self, before: int, ids_before: int, limit: int) -> int:
+        span = {"before": before, "ids_before": ids_before, "most": limit}
+        ids = await self._fetch("forget_ids", span)
+        turns = await self._fetch("forget", span)
+        if keys := Texts({key for (key,) in (*ids, *turns)}):
+            empty = await self._fetch("empty", (keys,))
+            if empty:
+                await self._fetch("drop_empty", (Texts(key for key, _ in empty), Numbers(at for _, at in empty)))
+        return len(ids) + len(turns)
 
     async def _fetch(self, name: str, parameters: Any = ()) -> list[Any]:
         return await self._pool.fetch(self._queries[name], parameters)

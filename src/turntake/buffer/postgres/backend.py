@@ -29,7 +29,6 @@ from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 
 CLOCK_NOTED_MS = 1_000  # how often the time is noted: a clock that was set back goes on no further behind
-APART_MS = 250  # clocks less apart than this drifted and meet again; more means that the server's was set back
 WARN_BEHIND_MS = 60_000  # less than a minute is a matter of synchronisation, and passes
 
 log = logging.getLogger("turntake")
@@ -61,7 +60,7 @@ class PostgresBackend(Backend):
         behind_ms = seen_at - self._clock.now()
         if behind_ms > WARN_BEHIND_MS:
             log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
-        self._clock.not_before(seen_at)
+        self._clock.resume(seen_at)
 
     async def close(self) -> None:
         await self._pool.close()
@@ -104,6 +103,13 @@ class PostgresBackend(Backend):
         await self._note_clock()
         return due_at
 
+    async def times(self) -> tuple[int, int]:
+        ((server_at, seen_at),) = await self._fetch("clock")
+        return server_at, seen_at
+
+    async def note_time(self, at: int) -> None:
+        await self._fetch("set_clock", (at,))
+
     async def rebuild(self) -> int:
         return await repair(self._pool, self._queries)
 
@@ -137,9 +143,7 @@ class PostgresBackend(Backend):
         clock would rule.
         """
         if self._clock.is_followed:
-            self._clock.follow(server_at)
-            if seen_at > server_at + APART_MS:
-                self._clock.not_before(seen_at)
+            self._clock.follow(server_at, seen_at)
 
 
 class PostgresStore(CasStore, Examined, Maintained):

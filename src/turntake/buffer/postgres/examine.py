@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 
+from turntake.buffer.open import clock_finding
 from turntake.buffer.postgres.pool import direct, reason
 from turntake.buffer.postgres.schema import applied, pending
 from turntake.buffer.postgres.url import options_of
@@ -32,6 +33,8 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
                 for finding in await part(connection, options.schema):
                     yield finding
             yield await _offset(connection, clock)
+            for finding in await _noted_time(connection, options.schema):
+                yield finding
     except TurntakeError as error:
         yield Finding("fail", "store", str(error))
     except psycopg.Error as error:
@@ -127,6 +130,16 @@ async def _offset(connection: AsyncConnection[Any], clock: Clock) -> Finding:
     if clock.is_followed and abs(ahead_ms) > SKEW_MS:
         return Finding("warn", "clock", f"{text}; turntake goes by the server's")
     return Finding("ok", "clock", text)
+
+
+async def _noted_time(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
+    """A time that some process noted counts until the server's clock has caught up."""
+    if not await applied(connection, schema):
+        return []
+    noted = sql.SQL("SELECT seen_at FROM {}.clock").format(sql.Identifier(schema)).as_string()
+    now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    ((at,),), noted_at = await _rows(connection, now), await _rows(connection, noted)
+    return [clock_finding(at, noted_at[0][0] if noted_at else 0)]
 
 
 async def _rows(connection: AsyncConnection[Any], query: str, *parameters: object) -> list[Any]:

@@ -18,7 +18,7 @@ SELECT key, version, body FROM {schema}.conversations WHERE key = ANY (%b);
 
 -- messages: a range of a conversation
 SELECT m.seq, m.received_at, m.payload FROM {schema}.conversations c JOIN {schema}.messages m ON m.conversation = c.id
-WHERE c.key = %s AND m.seq BETWEEN %s AND %s;
+WHERE c.key = %s AND m.seq BETWEEN %s AND %s AND m.closed_at IS NULL;
 
 -- next_due: the earliest deadline from some time on, the server's time, and the latest any process saw
 SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY due_at LIMIT 1),
@@ -26,6 +26,9 @@ SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY du
 
 -- clock: the server's time, and the latest any process saw
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
+
+-- set_clock: the time is this, also if a later one was noted
+UPDATE {schema}.clock SET seen_at = %s;
 
 -- note_clock: the latest time anybody saw; a row that another process is writing is skipped, for it notes the same
 UPDATE {schema}.clock SET seen_at = %(now)s
@@ -51,16 +54,38 @@ SELECT due_at, key, version, body FROM {schema}.conversations WHERE due_at IS NU
 
 -- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
 WITH old AS (
-    SELECT id, conversation, head, tail, status FROM {schema}.turns
-    WHERE closed_at < %s AND letter_at IS NULL ORDER BY closed_at LIMIT %s
+    SELECT id, conversation, head, tail, status, closed_at, key FROM {schema}.turns
+    WHERE closed_at < %(before)s AND letter_at IS NULL ORDER BY closed_at LIMIT %(most)s
     FOR UPDATE SKIP LOCKED
 ), messages AS (
     DELETE FROM {schema}.messages m USING old
-    WHERE old.status <> 'interrupted' AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
+    WHERE old.status <> 'interrupted' AND old.closed_at < %(ids_before)s
+    AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
+), ids AS (
+    UPDATE {schema}.messages m SET payload = convert_to(old.key, 'UTF8'), closed_at = old.closed_at FROM old
+    WHERE old.status <> 'interrupted' AND old.closed_at >= %(ids_before)s
+    AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
 ), turns AS (
-    DELETE FROM {schema}.turns t USING old WHERE t.id = old.id RETURNING t.id
+    DELETE FROM {schema}.turns t USING old WHERE t.id = old.id RETURNING t.key
 )
-SELECT count(*) FROM turns;
+SELECT key FROM turns;
+
+-- forget_ids: of messages that were forgotten before
+WITH old AS (
+    SELECT conversation, seq FROM {schema}.messages WHERE closed_at < %(ids_before)s ORDER BY closed_at LIMIT %(most)s
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.messages m USING old WHERE m.conversation = old.conversation AND m.seq = old.seq
+RETURNING convert_from(m.payload, 'UTF8');
+
+-- empty: those of these conversations of which nothing is left
+SELECT key, version FROM {schema}.conversations c WHERE key = ANY (%b) AND due_at IS NULL
+AND NOT EXISTS (SELECT FROM {schema}.messages m WHERE m.conversation = c.id)
+AND NOT EXISTS (SELECT FROM {schema}.turns t WHERE t.conversation = c.id);
+
+-- drop_empty: conversations to which nobody wrote since they were found empty
+DELETE FROM {schema}.conversations c USING unnest(%b, %b) AS a (key, version)
+WHERE c.key = a.key AND c.version = a.version;
 
 -- search_columns: of a page of rows, with the bodies they must agree with
 SELECT key, version, state, due_at, open_from, body FROM {schema}.conversations WHERE key > %s ORDER BY key LIMIT %s;

@@ -4,12 +4,12 @@ from typing import Any
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, Archive, TurnRow
+from turntake.buffer.engine.backend import PAGE, Archive, Messages, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
 from turntake.buffer.redis.rows import Rows
-from turntake.buffer.redis.scripts import FORGET
+from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import unavailable_on_error
 from turntake.rules.key import ConversationKey
 
@@ -52,12 +52,15 @@ class RedisArchive(Archive):
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
 
-    async def forget(self, before: int, limit: int) -> int:
+    async def forget(self, before: int, ids_before: int, limit: int) -> int:
         dropped = 0
         for shard in self._rows.shards:
             if dropped < limit:
                 with unavailable_on_error():
-                    dropped += await self._forget(shard, before, limit - dropped)
+                    ids, of_ids = await self._forget_ids(shard, ids_before, min(limit, PAGE))
+                    turns, of_turns = await self._forget_turns(shard, before, ids_before, min(limit - dropped, PAGE))
+                    await self._drop_empty(shard, of_ids | of_turns)
+                dropped += ids + turns
         return dropped
 
     async def _letters(self, shard: Shard, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
@@ -66,24 +69,35 @@ class RedisArchive(Archive):
         rows = await self._rows.turns(shard, [turn_id for _, turn_id in entries])
         return [row for row in rows if row and row.is_letter]
 
-    async def _forget(self, shard: Shard, before: int, limit: int) -> int:
-        num = min(limit, PAGE)
-        ids = await self._client.zrange(shard.closed, "-inf", f"({before}", byscore=True, offset=0, num=num)
-        keys: list[str] = [shard.closed]
-        args: list[Any] = [before]
-        turn_ids = [id.decode() for id in ids]
+    async def _forget_turns(self, shard: Shard, before: int, ids_before: int, limit: int) -> tuple[int, set[str]]:
+        """How many turns are gone, and the keys of their conversations."""
+        found = await self._client.zrange(shard.closed, "-inf", f"({before}", byscore=True, offset=0, num=limit)
+        turn_ids = [id.decode() for id in found]
+        names: list[str] = [shard.closed, shard.ids]
+        args: list[Any] = [before, ids_before]
+        keys: set[str] = set()
         for turn_id, row in zip(turn_ids, await self._rows.turns(shard, turn_ids), strict=True):
-            if row is None or row.closed is None:
-                keys += [shard.turn(turn_id), shard.conversation(""), shard.turns("")]
-                args.append(encode((turn_id, "", [])))
-                continue
-            fields: list[str] = []
-            if row.closed.status != "interrupted":
+            key, entry = (str(row.key), member(row.closed)) if row and row.closed else ("", "")
+            messages: Messages = {}
+            if row and row.closed and row.closed.status != "interrupted":
                 messages = await self._rows.messages(row.key, row.closed.head, row.closed.tail)
-                fields = [field for m in messages.values() for field in (f"m{m.seq}", f"i{m.id}")]
-            keys += [shard.turn(row.id), shard.conversation(row.key), shard.turns(row.key)]
-            args.append(encode((row.id, member(row.closed), fields)))
-        return int(await FORGET(self._client, keys, args)) if len(args) > 1 else 0
+            numbers, ids = [f"m{seq}" for seq in messages], [f"i{m.id}" for m in messages.values()]
+            names += [shard.turn(turn_id), shard.conversation(key), shard.turns(key)]
+            args.append(encode((turn_id, key, entry, numbers, ids)))
+            keys.add(key)
+        return (int(await FORGET(self._client, names, args)) if turn_ids else 0), keys - {""}
+
+    async def _forget_ids(self, shard: Shard, before: int, limit: int) -> tuple[int, set[str]]:
+        """How many ids are gone, and the keys of their conversations."""
+        found = await self._client.zrange(shard.ids, "-inf", f"({before}", byscore=True, offset=0, num=limit)
+        keys = [key.decode() for key in found]
+        names = [shard.ids, *map(shard.conversation, keys)]
+        return (int(await FORGET_IDS(self._client, names, [before, *keys])) if keys else 0), set(keys)
+
+    async def _drop_empty(self, shard: Shard, keys: set[str]) -> None:
+        names = [shard.due, *(name for key in keys for name in (shard.conversation(key), shard.turns(key)))]
+        if keys:
+            await DROP_EMPTY(self._client, names, list(keys))
 
 
 def _letter_order(row: TurnRow) -> tuple[int, str]:

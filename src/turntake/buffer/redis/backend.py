@@ -104,6 +104,17 @@ class RedisBackend(Backend):
         earliest = min((float(score) for head in heads for score in head[1:]), default=NEVER)
         return None if earliest == NEVER else int(earliest)
 
+    async def times(self) -> tuple[int, int]:
+        anywhere = {"target_nodes": RedisCluster.RANDOM} if isinstance(self._client, RedisCluster) else {}
+        with unavailable_on_error():
+            seconds, micros = await self._client.time(**anywhere)
+            seen = await self._rows.shards.ask_all(lambda shard: self._client.hget(shard.counts, "seen"))
+        return seconds * 1000 + micros // 1000, max(int(at or 0) for at in seen)
+
+    async def note_time(self, at: int) -> None:
+        with unavailable_on_error():
+            await self._rows.shards.ask_all(lambda shard: self._client.hset(shard.counts, "seen", at))
+
     async def rebuild(self) -> int:
         return await self._repair.run()
 
@@ -132,11 +143,9 @@ class RedisBackend(Backend):
 
     async def _set_clock(self) -> None:
         """The server's time rules, and never falls behind what the data has seen."""
-        anywhere = {"target_nodes": RedisCluster.RANDOM} if isinstance(self._client, RedisCluster) else {}
-        seconds, micros = await self._client.time(**anywhere)
-        self._clock.follow(seconds * 1000 + micros // 1000)
-        seen = await self._rows.shards.ask_all(lambda shard: self._client.hget(shard.counts, "seen"))
-        self._clock.not_before(max(int(at or 0) for at in seen))
+        server_at, seen_at = await self.times()
+        self._clock.follow(server_at)
+        self._clock.resume(seen_at)
 
 
 class RedisStore(CasStore, Examined, Maintained):

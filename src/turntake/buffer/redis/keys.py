@@ -6,15 +6,15 @@ turntake:meta                   how many shards there are, and the format
 turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
 turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
+turntake:{s3}:ids               conversations with ids of forgotten messages, by when the oldest one's turn closed
 turntake:{s3}:counts            messages ever added, the latest time seen
 turntake:{s3}:done:<call>       which drafts of a call were taken; the only name that expires
 turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
-                                m<seq> a message, i<id> an id it holds
+                                m<seq> a message, i<id> an id it holds: '' or, once its message is forgotten, when
+                                its turn closed; nothing else in it begins with m or i
 turntake:{s3}:h:<key>           a conversation's turns by their first message
 turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
 """
-
-from functools import lru_cache
 
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.key import ConversationKey
@@ -31,6 +31,7 @@ class Shard:
         self.due = f"{self._tag}due"
         self.closed = f"{self._tag}closed"
         self.letters = f"{self._tag}letters"
+        self.ids = f"{self._tag}ids"
         self.counts = f"{self._tag}counts"
 
     def done(self, call: str) -> str:
@@ -46,9 +47,11 @@ class Shard:
         return f"{self._tag}t:{turn_id}"
 
 
-@lru_cache(8_192)
 def shard_hash_of(turn_id: str) -> int | None:
-    """The hash of a turn's conversation, with which the turn's id begins; None if this is not the id of a turn."""
+    """The hash of a turn's conversation, with which the turn's id begins; None if this is not the id of a turn.
+
+    Ids come from URLs too, so they are not remembered.
+    """
     try:
         return int(turn_id.removeprefix("turn_")[:4], 16)
     except ValueError:

@@ -46,9 +46,10 @@ encode_hint = msgspec.json.Encoder().encode
 
 
 class SwapReply(NamedTuple):
-    """`messages` is how many were ever added to the shard, these included."""
+    """`seen_at` is the latest time that any process noted; `messages` is how many were ever added to the shard."""
 
     server_at: int
+    seen_at: int
     is_late: bool
     messages: int
     refusals: list[Refusal | None]
@@ -72,13 +73,14 @@ class SwapCall:
 
     def read(self, answer: Sequence[Any]) -> SwapReply:
         """What the script's answer says, one refusal or None for each draft in order."""
-        server_at, messages = answer[:2]
+        server_at, seen_at, messages = answer[:3]
         if messages < 0:
-            return SwapReply(server_at, True, 0, [Refusal(draft.row, is_read=False) for draft in self._drafts])
+            unread: list[Refusal | None] = [Refusal(draft.row, is_read=False) for draft in self._drafts]
+            return SwapReply(server_at, seen_at, True, 0, unread)
         refusals: list[Refusal | None] = [None] * len(self._drafts)
-        for number, version, body, known in grouped(answer, 2, 4):
+        for number, version, body, known in grouped(answer, 3, 4):
             refusals[number - 1] = refused(version, body, (id.decode() for id in known))
-        return SwapReply(server_at, False, messages, refusals)
+        return SwapReply(server_at, seen_at, False, messages, refusals)
 
     def _add(self, draft: Draft) -> None:
         key, conversation = str(draft.key), draft.conversation
@@ -137,7 +139,7 @@ class Swapper:
         with unavailable_on_error():
             answer, is_safe = await self._write(call, replicas if any(draft.added for draft in drafts) else 0)
         reply = call.read(answer)
-        self._clock.follow(reply.server_at)
+        self._clock.follow(reply.server_at, reply.seen_at)
         # A server that takes longer than that for each call would refuse every draft: it is given more time.
         self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if reply.is_late else BEHIND_MS
         if not reply.is_late:
@@ -153,9 +155,11 @@ class Swapper:
     def _count(self, shard: Shard, reply: SwapReply, drafts: Sequence[Draft]) -> None:
         """The number of messages ever added only grows: one that is smaller than the last we saw tells of a loss."""
         counted_at, count = self._counts.get(shard.number, (0, 0))
-        if reply.server_at <= counted_at:
+        # Replies may overtake each other. A server whose clock is behind goes on from the time that was noted.
+        at = max(reply.server_at, reply.seen_at)
+        if at <= counted_at:
             return
-        self._counts[shard.number] = reply.server_at, reply.messages
+        self._counts[shard.number] = at, reply.messages
         added = sum(len(draft.added) for draft, refusal in zip(drafts, reply.refusals, strict=True) if refusal is None)
         lost = count - (reply.messages - added)
         if lost > 0:

@@ -16,6 +16,7 @@ from turntake.buffer.engine.backend import Archive, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
+from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 
 T = TypeVar("T")
@@ -59,8 +60,8 @@ class SqliteArchive(Archive):
             page += await self._list(_listed, "idle", key, limit - len(page))
         return page
 
-    async def forget(self, before: int, limit: int) -> int:
-        return await self._commits.run(lambda: self._forget(before, limit), limit)
+    async def forget(self, before: int, ids_before: int, limit: int) -> int:
+        return await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)
 
     async def _list(self, read: Callable[..., T], query: str, *bindings: Any) -> list[T]:
         def in_thread() -> list[T]:
@@ -69,14 +70,24 @@ class SqliteArchive(Archive):
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, in_thread)
 
-    def _forget(self, before: int, limit: int) -> int:
-        old = rows(self._writer, "closed_before", before, limit)
-        for conversation, body in old:
-            closed = decode_closed(body)
-            if closed.status != "interrupted":
-                run(self._writer, "drop_messages", conversation, closed.head, closed.tail)
-            run(self._writer, "drop_turn", conversation, closed.head, closed.tail)
-        return len(old)
+    def _forget(self, before: int, ids_before: int, limit: int) -> int:
+        ids = rows(self._writer, "old_ids", ids_before, limit)
+        for conversation, seq in ids:
+            run(self._writer, "drop_id", conversation, seq)
+        turns = rows(self._writer, "closed_before", before, limit)
+        for conversation, body in turns:
+            self._forget_turn(conversation, decode_closed(body), ids_before)
+        for conversation in {conversation for conversation, _ in (*ids, *turns)}:
+            run(self._writer, "drop_empty", conversation)
+        return len(ids) + len(turns)
+
+    def _forget_turn(self, conversation: int, closed: Closed, ids_before: int) -> None:
+        numbers = conversation, closed.head, closed.tail
+        if closed.status != "interrupted" and closed.at < ids_before:
+            run(self._writer, "drop_messages", *numbers)
+        elif closed.status != "interrupted":
+            run(self._writer, "keep_ids", closed.at, *numbers)
+        run(self._writer, "drop_turn", *numbers)
 
 
 def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:

@@ -64,7 +64,7 @@ class SqliteBackend(Backend):
         behind_ms = seen_at - self._clock.now()
         if behind_ms > NOTICEABLE_MS:
             log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
-        self._clock.not_before(seen_at)
+        self._clock.resume(seen_at)
 
     async def close(self) -> None:
         await self._commits.close()
@@ -109,6 +109,14 @@ class SqliteBackend(Backend):
         with unavailable_on_error():
             row = one(self._read, "next_due")
         return None if row is None else int(row[0])
+
+    async def times(self) -> tuple[int, int]:
+        with unavailable_on_error():
+            (seen_at,) = one(self._read, "clock") or (0,)
+        return self._clock.wall(), int(seen_at)
+
+    async def note_time(self, at: int) -> None:
+        await self._commits.run(partial(run, self._writer, "set_clock", at))
 
     async def repair(self, wrong: Sequence[Due]) -> None:
         """Sets the copies beside the body right: they are what the index is of."""
@@ -173,4 +181,4 @@ class SqliteStore(CasStore, Examined):
 
     @classmethod
     def examine(cls, url: str, clock: Clock) -> AsyncIterator[Finding]:
-        return examine(Path(path_of(url)).absolute())
+        return examine(Path(path_of(url)).absolute(), clock)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import apsw
 
+from turntake.buffer.open import clock_finding
+from turntake.buffer.sqlite.queries import one
 from turntake.buffer.sqlite.schema import migrations, refuse_network, schema_version
+from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 
@@ -17,7 +20,7 @@ DISK_LITTLE_BYTES = 1 << 30
 DISK_NOTHING_BYTES = 100 << 20
 
 
-async def examine(path: Path) -> AsyncIterator[Finding]:
+async def examine(path: Path, clock: Clock) -> AsyncIterator[Finding]:
     """Changes nothing: a file that is not there yet is not made."""
     folder = path.parent
     if not folder.is_dir():
@@ -26,6 +29,7 @@ async def examine(path: Path) -> AsyncIterator[Finding]:
     try:
         refuse_network(path)
         yield Finding("ok", "store", contents(path))
+        yield clock_finding(clock.wall(), noted_time(path))
     except (TurntakeError, OSError) as error:
         yield Finding("fail", "store", str(error))
         return
@@ -50,6 +54,19 @@ def contents(path: Path) -> str:
     after = "" if found == known else f", {known} after the next start"
     # Serving sets both itself on every connection; the file remembers only the first.
     return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
+
+
+def noted_time(path: Path) -> int:
+    """The latest time that any process noted in the file; 0 if none did."""
+    if not path.exists():
+        return 0
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        (noted_at,) = one(connection, "clock") or (0,)
+        connection.close()
+        return int(noted_at)
+    except apsw.Error:
+        return 0  # not a store yet
 
 
 def disk(folder: Path) -> Finding:

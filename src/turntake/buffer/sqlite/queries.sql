@@ -4,6 +4,9 @@ SELECT seen_at FROM clock;
 -- note_clock: the time is now
 INSERT INTO clock (one, seen_at) VALUES (1, ?) ON CONFLICT DO UPDATE SET seen_at = max(seen_at, excluded.seen_at);
 
+-- set_clock: the time is this, also if a later one was noted
+UPDATE clock SET seen_at = ?;
+
 -- load: a conversation by its key
 SELECT key, id, version, body FROM conversations WHERE key = ?;
 
@@ -17,7 +20,8 @@ SELECT coalesce(max(id), 0) + 1 FROM conversations;
 INSERT INTO conversations (id, key, version, state, due_at, body) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING;
 
 -- swap: a conversation as it stands now, if its version is still the one it was decided on
-UPDATE conversations SET version = ?, state = ?, due_at = ?, body = ? WHERE id = ? AND version = ?;
+-- Another conversation may have got the number of one that was forgotten.
+UPDATE conversations SET version = ?, state = ?, due_at = ?, body = ? WHERE id = ? AND version = ? AND key = ?;
 
 -- repair: the copies as the body has them, unless somebody wrote it meanwhile
 UPDATE conversations SET state = ?, due_at = ? WHERE key = ? AND version = ?;
@@ -33,13 +37,28 @@ SELECT id FROM messages WHERE conversation = (SELECT id FROM conversations WHERE
 
 -- messages: a range of a conversation
 SELECT seq, received_at, payload FROM messages
-WHERE conversation = (SELECT id FROM conversations WHERE key = ?) AND seq BETWEEN ? AND ? ORDER BY seq;
+WHERE conversation = (SELECT id FROM conversations WHERE key = ?) AND seq BETWEEN ? AND ? AND closed_at IS NULL
+ORDER BY seq;
 
 -- move_message: a message of a dead letter gets a new number
 UPDATE messages SET seq = ? WHERE conversation = ? AND seq = ?;
 
 -- drop_messages: a forgotten turn's messages and ids
 DELETE FROM messages WHERE conversation = ? AND seq BETWEEN ? AND ?;
+
+-- keep_ids: a forgotten turn's messages go, and their ids stay known, with the time the turn closed
+UPDATE messages SET payload = x'', closed_at = ? WHERE conversation = ? AND seq BETWEEN ? AND ?;
+
+-- old_ids: of forgotten messages, the oldest first
+SELECT conversation, seq FROM messages WHERE closed_at < ? ORDER BY closed_at LIMIT ?;
+
+-- drop_id: of a forgotten message
+DELETE FROM messages WHERE conversation = ? AND seq = ?;
+
+-- drop_empty: a conversation of which nothing is left
+DELETE FROM conversations WHERE id = ?1 AND due_at IS NULL
+AND NOT EXISTS (SELECT 1 FROM messages WHERE conversation = ?1)
+AND NOT EXISTS (SELECT 1 FROM turns WHERE conversation = ?1);
 
 -- due: who is due, earliest first
 SELECT id, key, version, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;

@@ -26,7 +26,10 @@ NUMBERS_REMEMBERED = 50_000
 
 
 class Swap:
-    """Knows the numbers of the rows it met, by which their messages and turns are kept; they never change."""
+    """Knows the numbers of the rows it met, by which their messages and turns are kept.
+
+    The number of a conversation that was forgotten may be another's by now, so a swap compares the key too.
+    """
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -155,8 +158,8 @@ def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
 
 def _rows(changed: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
     for number, draft in changed:
-        conversation = draft.conversation
-        yield draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version
+        conversation, key = draft.conversation, str(draft.key)
+        yield draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version, key
 
 
 def _new_rows(new: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from cyclopts import App
 
@@ -21,6 +21,7 @@ MARKS = {"ok": ("green", "✓"), "warn": ("yellow", "!"), "fail": ("red", "✗")
 WIDTH = len("environment")
 
 Rebuild = Annotated[bool, switch("Restore the store's index of deadlines from the conversations.")]
+ResetClock = Annotated[bool, switch("Set the store's time right after a clock was ahead; stop every process first.")]
 Offline = Annotated[bool, switch("Do not ask the configured platforms whether they know us, nor call the agent.")]
 All = Annotated[bool, switch("Show every setting, also those that have their default.")]
 FinishUpgrade = Annotated[bool, switch("Run the migrations that had to wait until no process of the old version runs.")]
@@ -29,7 +30,8 @@ app = App(
     name="doctor",
     help_epilogue="""
 It takes the flags of `turntake serve` and exits with 1 if anything is marked
-✗. It changes nothing, except what --rebuild and --finish-upgrade say.
+✗. It changes nothing, except what --rebuild, --reset-clock and
+--finish-upgrade say.
 
 Examples:
 
@@ -39,6 +41,7 @@ Examples:
     turntake doctor --json                         for machines
     turntake doctor --offline                      without calling platforms
     turntake doctor --rebuild                      after a store was restored
+    turntake doctor --reset-clock                  after a clock was wrong
     turntake doctor --finish-upgrade               after a rolling upgrade
 """,
 )
@@ -52,6 +55,7 @@ def doctor(
     all: All = False,
     offline: Offline = False,
     rebuild: Rebuild = False,
+    reset_clock: ResetClock = False,
     finish_upgrade: FinishUpgrade = False,
     json: Json = False,
 ) -> int:
@@ -61,7 +65,8 @@ def doctor(
     left_out = 0
     try:
         options = load()
-        asyncio.run(_examine(report, options, offline, rebuild, finish_upgrade))
+        repairs = Repairs(rebuild, reset_clock, finish_upgrade)
+        asyncio.run(_examine(report, options, offline, repairs))
         shown = [
             s for s in options.sources.settings if all or json or options.sources.values[s.key].origin != "default"
         ]
@@ -74,6 +79,14 @@ def doctor(
     else:
         _conclude(report, rows, left_out)
     return int(report.failures > 0)
+
+
+class Repairs(NamedTuple):
+    """What the doctor was asked to do, beyond looking."""
+
+    rebuild: bool = False
+    reset_clock: bool = False
+    finish_upgrade: bool = False
 
 
 class Report:
@@ -100,14 +113,17 @@ class Report:
             sys.stdout.flush()
 
 
-async def _examine(report: Report, options: Options, offline: bool, rebuild: bool, finish_upgrade: bool) -> None:
+async def _examine(report: Report, options: Options, offline: bool, repairs: Repairs) -> None:
     clock, url = SystemClock(), options.store
     async for finding in examination.examine(options, os.environ, clock, is_offline=offline):
         report.add(finding)
-    if rebuild:
+    if repairs.reset_clock:
+        report.begin("clock", "setting back every deadline")
+        report.add(await stores.reset_clock(url, clock))
+    if repairs.rebuild:
         report.begin("rebuild", "reading every conversation")
         report.add(await stores.rebuild(url, clock))
-    if finish_upgrade:
+    if repairs.finish_upgrade:
         report.begin("upgrade", "running the migrations that are left")
         report.add(await stores.finish_upgrade(url, clock))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from turntake.buffer.open import Examined, Maintained, open_store, store_kind
+from turntake.buffer.open import Clocked, Examined, Maintained, open_store, store_kind
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
@@ -30,6 +30,20 @@ async def rebuild(url: str, clock: Clock) -> Finding:
         return f"{mended:,} entries of the index of deadlines mended" if mended else "every deadline was in its place"
 
     return await _maintain(url, clock, "rebuild", mend)
+
+
+async def reset_clock(url: str, clock: Clock) -> Finding:
+    """Sets the store's time, and every deadline with it, back to what the clock says."""
+    try:
+        store = open_store(url, clock)
+        if not isinstance(store, Clocked):
+            return Finding("ok", "clock", f"{url.partition(':')[0]}:// notes no time; there is nothing to do")
+        async with store:
+            ahead_ms = await store.reset_clock()
+        text = f"the store's time was {ahead_ms:,} ms ahead and is set back, and every deadline with it"
+        return Finding("ok", "clock", text if ahead_ms else "the store's time was right")
+    except Exception as error:
+        return _failed("clock", error)
 
 
 async def finish_upgrade(url: str, clock: Clock) -> Finding:

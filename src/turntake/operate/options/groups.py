@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.accept.options import WebhookOptions
-from turntake.buffer.janitor import HistoryOptions
+from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions
 from turntake.claim.options import WorkerOptions
 from turntake.deliver.options import HandlerOptions, HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
@@ -86,6 +86,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rules: Rules = Rules()
     worker: WorkerOptions = WorkerOptions()
     history: HistoryOptions = HistoryOptions()
+    dedupe: DedupeOptions = DedupeOptions()
+    letters: LetterOptions = LetterOptions()
     http: HttpOptions = HttpOptions()
     handler: HandlerOptions = HandlerOptions()
     http_agent: HttpAgentOptions = HttpAgentOptions()

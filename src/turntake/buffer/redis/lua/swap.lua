@@ -8,7 +8,8 @@
 --       then for each draft: key, version, due ('' = only compare), state, body, how many messages, how many moves,
 --       how many turns; its message: number, id, payload (several: {number, id, length} each, all payloads);
 --       its moves: {from, to} each; for each turn: what, id, member, first number, time, is it a letter, body
--- Answers {time, messages ever added (-1: decided too long ago, nothing was done),
+-- Answers {the server's time, the latest that any process noted,
+--       messages ever added (-1: decided too long ago, nothing was done),
 --       then for each refused draft: its number, version, body, {ids it holds}}
 
 local DONE_MS = 120000  -- a call is repeated within seconds; two minutes also cover a server that was paused
@@ -19,15 +20,15 @@ local DRAFT, TURN = 8, 7  -- how many arguments each takes, messages and moves n
 -- The time is the server's, unless somebody noted one that is well ahead of it.
 local call = redis.call
 local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local server = time[1] * 1000 + math.floor(time[2] / 1000)
 local seen = tonumber(call('HGET', KEYS[4], 'seen') or 0)
-if seen > now + APART_MS then now = seen end
+local now = seen > server + APART_MS and seen or server
 -- A call that was carried out before is not late, however long its answer took to get lost.
 local done = {}
 local memory = call('GET', KEYS[5])
 local behind = tonumber(ARGV[2])
 if not memory and behind >= 0 and now - tonumber(ARGV[1]) > behind then
-    return {now, -1}
+    return {server, seen, -1}
 end
 if memory then
     for number in string.gmatch(memory, '%d+') do done[tonumber(number)] = true end
@@ -61,7 +62,7 @@ local function compare(row, arg, messages)
 end
 
 -- First everything is compared and then everything written: Redis undoes nothing of a script that fails midway.
-local answer, args, keys, numbers = {now, 0}, {}, {}, {}
+local answer, args, keys, numbers = {server, seen, 0}, {}, {}, {}
 local arg, key, number = 4, 6, 0
 while arg < #ARGV do
     number = number + 1
@@ -154,6 +155,6 @@ if #numbers > 0 then
     -- A user who may not publish can still write: hints are optional.
     if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[3], ARGV[4]) end
 end
-answer[2] = call('HINCRBY', KEYS[4], 'messages', added)
+answer[3] = call('HINCRBY', KEYS[4], 'messages', added)
 if tonumber(ARGV[1]) > seen + SEEN_MS then call('HSET', KEYS[4], 'seen', ARGV[1]) end
 return answer
