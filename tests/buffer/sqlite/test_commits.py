@@ -118,7 +118,7 @@ async def test_a_letter_is_retried_once_by_two_who_ask_at_the_same_time(path: st
     async with SqliteStore(path, clock) as store:
         await say(store, "m1")
         await store.touch(ANN, Touch("clear"), PLAIN)
-        letter_id = turn_id(ANN, 1, 1)
+        letter_id = turn_id(ANN, 1, 1, clock.now())
         retried = await asyncio.gather(store.letters.retry(letter_id), store.letters.retry(letter_id))
         assert [conversation is None for conversation in retried] == [False, True]
         assert await open_ids(store) == ["m1"]

@@ -107,6 +107,7 @@ async def test_a_release_without_versions_that_still_runs_cannot_write(path: str
     before.execute("PRAGMA user_version = 1")
     row = (1, str(ANN), "idle", None, encode(Conversation(next_seq=3)))
     before.execute(UNVERSIONED, row)
+    before.execute("INSERT INTO messages VALUES (1, 2, 'm0', 0, x'')")
     async with SqliteStore(path, clock) as store:
         for number in (1, 2):
             with pytest.raises(apsw.ConstraintError, match=r"conversations\.version"):
@@ -123,7 +124,10 @@ def test_a_file_of_before_is_migrated_aloud_and_a_new_one_silently(path: str, ca
     with caplog.at_level(logging.INFO, "turntake"):
         migrate(before)
         (record,) = caplog.records
-        assert (record.message, vars(record)["schema"]) == ("The SQLite file is brought to a new schema", 2)
+        assert (record.message, vars(record)["schema"]) == (
+            "The SQLite file is brought to a new schema",
+            migrations()[-1][0],
+        )
         migrate(before)
         new = connect(f"{path}.new")
         migrate(new)
@@ -137,5 +141,21 @@ def test_every_index_survives_the_migrations(path: str) -> None:
     connection = connect(path)
     migrate(connection)
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-    assert {"conversations_due", "messages_id", "turns_id", "turns_closed", "turns_letters"} <= names
+    assert {"conversations_due", "messages_id", "messages_closed", "turns_id", "turns_closed", "turns_letters"} <= names
+    connection.close()
+
+
+def test_conversations_of_which_earlier_releases_left_only_the_row_are_dropped(path: str) -> None:
+    """They kept every row for ever. One that waits, or has a message or a turn, stays."""
+    connection = connect(path)
+    for number, text in migrations()[:2]:
+        connection.execute(text)
+        connection.execute(f"PRAGMA user_version = {number}")
+    for number, due_at in ((1, None), (2, None), (3, None), (4, 5)):
+        row = (number, f"c{number}", due_at, b"")
+        connection.execute("INSERT INTO conversations VALUES (?1, ?2, 1, '', ?3, ?4)", row)
+    connection.execute("INSERT INTO messages VALUES (2, 1, 'm1', 0, x'')")
+    connection.execute("INSERT INTO turns (conversation, head, tail, id) VALUES (3, 1, 1, 'turn_1')")
+    migrate(connection)
+    assert [id for (id,) in connection.execute("SELECT id FROM conversations ORDER BY id")] == [2, 3, 4]
     connection.close()
