@@ -17,6 +17,10 @@ PAUSE_MS = 60_000
 BUSY_PAUSE_MS = 100
 
 
+# About a week, and a day to be sure: nobody known sends a message again after that.
+LONGEST_REDELIVERY_MS = 8 * DAY_MS
+
+
 class HistoryOptions(msgspec.Struct, frozen=True):
     """`[history]`: what is kept of turns that have ended."""
 
@@ -28,13 +32,12 @@ class HistoryOptions(msgspec.Struct, frozen=True):
 class DedupeOptions(msgspec.Struct, frozen=True):
     """`[dedupe]`: how long a message that comes again is known."""
 
-    # The platforms' longest redelivery is about a week.
     keep_ms: Annotated[
         int,
         msgspec.Meta(
             ge=0, description="How long ids of settled messages are known, so that one sent again is no new one."
         ),
-    ] = 8 * DAY_MS
+    ] = LONGEST_REDELIVERY_MS
 
 
 class LetterOptions(msgspec.Struct, frozen=True):
