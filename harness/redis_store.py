@@ -76,6 +76,7 @@ async def live_a_full_life(store: RedisStore, clock: VirtualClock) -> None:
     await store.history.turns(key(0), 5)
     await store.find(key(0))
     await store.next_due()
+    await store.history.forget(clock.now() + 1, clock.now())
     await store.history.forget(clock.now() + 1)
     await store.rebuild()
 

@@ -34,6 +34,15 @@ def test_fields_of_a_later_release_are_left_out(value: Any, decode: Any) -> None
     assert decode(msgspec.msgpack.encode(later)) == value
 
 
+def test_what_an_older_release_does_not_know_it_loses_and_nothing_else() -> None:
+    """It writes the row again without the new fields, also those inside; the later release then finds the defaults."""
+    later = msgspec.msgpack.decode(encode(CONVERSATION))
+    later[2].append("new of the buffer")
+    later[3].append("new of the turn")
+    written = encode(decode_conversation(msgspec.msgpack.encode([*later, "new"])))
+    assert msgspec.msgpack.decode(written) == msgspec.msgpack.decode(encode(CONVERSATION))
+
+
 def test_a_message_of_a_later_release_is_read() -> None:
     """Messages are written by name, so a new name is nothing to us."""
     later = msgspec.msgpack.decode(encode(MESSAGE)) | {"mood": "curious"}

@@ -54,6 +54,28 @@ async def test_wrong_indexes_are_put_right(server: Valkey, store: RedisStore, cl
     assert await store.rebuild() == 0
 
 
+async def test_rows_of_which_earlier_releases_left_nothing_else_are_dropped(
+    server: Valkey, store: RedisStore, clock: VirtualClock
+) -> None:
+    """Conversations that are idle and have no message, id or turn any more; one that has a turn stays, also if the
+    list of its turns was lost."""
+    for name in (ANN, BOB):
+        await say(store, "m1", key=name, rules=OFF)
+        await store.settle(await take(store), Answered())
+    shard = shard_of(store)
+    (turn,) = await store.history.turns(ANN, 1)
+    server.ask("HDEL", shard.conversation(ANN), "m1", "im1")
+    server.ask("DEL", shard.turns(ANN), shard.turn(turn.id))
+    server.ask("ZREM", shard.closed, turn.id)
+    server.ask("HDEL", shard.conversation(BOB), "m1", "im1")
+    server.ask("DEL", shard.turns(BOB))
+    assert await store.rebuild() == 1
+    assert await store.find(ANN) is None
+    assert [member for member, _ in entries_of(server, shard.due)] == [str(BOB).encode()]
+    assert len(await store.history.turns(BOB, 5)) == 1
+    assert (await say(store, "m1")).seq == 1
+
+
 async def test_an_entry_whose_row_is_gone_rings_once_and_no_more(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:

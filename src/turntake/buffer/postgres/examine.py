@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection, sql
 
-from turntake.buffer.open import clock_finding
+from turntake.buffer.open import clock_findings
 from turntake.buffer.postgres.pool import direct, reason
 from turntake.buffer.postgres.schema import applied, pending
 from turntake.buffer.postgres.url import options_of
@@ -139,7 +139,7 @@ async def _noted_time(connection: AsyncConnection[Any], schema: str) -> list[Fin
     noted = sql.SQL("SELECT seen_at FROM {}.clock").format(sql.Identifier(schema)).as_string()
     now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
     ((at,),), noted_at = await _rows(connection, now), await _rows(connection, noted)
-    return [clock_finding(at, noted_at[0][0] if noted_at else 0)]
+    return clock_findings(at, noted_at[0][0] if noted_at else 0)
 
 
 async def _rows(connection: AsyncConnection[Any], query: str, *parameters: object) -> list[Any]:

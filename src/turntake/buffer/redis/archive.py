@@ -1,5 +1,6 @@
 """What happened, read from Redis: turns by their ids and their conversations, and the index of deadlines."""
 
+from collections.abc import Collection
 from typing import Any
 
 from turntake.buffer.codec import encode
@@ -10,7 +11,7 @@ from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
-from turntake.buffer.redis.url import unavailable_on_error
+from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.rules.key import ConversationKey
 
 NEVER = float("inf")
@@ -59,7 +60,7 @@ class RedisArchive(Archive):
                 with unavailable_on_error():
                     ids, of_ids = await self._forget_ids(shard, ids_before, min(limit, PAGE))
                     turns, of_turns = await self._forget_turns(shard, before, ids_before, min(limit - dropped, PAGE))
-                    await self._drop_empty(shard, of_ids | of_turns)
+                    await drop_empty(self._client, shard, of_ids | of_turns)
                 dropped += ids + turns
         return dropped
 
@@ -94,10 +95,12 @@ class RedisArchive(Archive):
         names = [shard.ids, *map(shard.conversation, keys)]
         return (int(await FORGET_IDS(self._client, names, [before, *keys])) if keys else 0), set(keys)
 
-    async def _drop_empty(self, shard: Shard, keys: set[str]) -> None:
-        names = [shard.due, *(name for key in keys for name in (shard.conversation(key), shard.turns(key)))]
-        if keys:
-            await DROP_EMPTY(self._client, names, list(keys))
+
+async def drop_empty(client: Client, shard: Shard, keys: Collection[str]) -> None:
+    """Drops those of these conversations of which nothing is left."""
+    if keys:
+        names = [name for key in keys for name in (shard.conversation(key), shard.turns(key))]
+        await DROP_EMPTY(client, [shard.due, *names], list(keys))
 
 
 def _letter_order(row: TurnRow) -> tuple[int, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from redis.asyncio import RedisCluster
 from redis.exceptions import NoPermissionError, ResponseError
 
-from turntake.buffer.open import clock_finding
+from turntake.buffer.open import clock_findings
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.url import UNREACHABLE, Client, RedisOptions, connect, hang_up, options_of
 from turntake.clock import Clock
@@ -51,7 +51,8 @@ async def examine(url: str, clock: Clock) -> AsyncIterator[Finding]:
                 yield finding
             yield await _offset(client, node, clock)
         yield await _shards(client, options)
-        yield await _noted_time(client, options)
+        for finding in await _noted_time(client, options):
+            yield finding
     except UNREACHABLE as error:
         yield Finding("fail", "store", f"the server does not answer ({error}); is it running, is the URL right?")
     finally:
@@ -159,13 +160,13 @@ async def _offset(client: Client, node: Node, clock: Clock) -> Finding:
     return Finding("ok", "clock", text)
 
 
-async def _noted_time(client: Client, options: RedisOptions) -> Finding:
+async def _noted_time(client: Client, options: RedisOptions) -> list[Finding]:
     """A time that some process noted in any shard: it counts until the server's clock has caught up."""
     anywhere = {"target_nodes": RedisCluster.RANDOM} if isinstance(client, RedisCluster) else {}
     seconds, micros = await client.time(**anywhere)
     shards = range(int(await client.hget(f"{options.prefix}:meta", "shards") or 0))
     noted = [await client.hget(Shard(options.prefix, number).counts, "seen") for number in shards]
-    return clock_finding(seconds * 1000 + micros // 1000, max((int(at or 0) for at in noted), default=0))
+    return clock_findings(seconds * 1000 + micros // 1000, max((int(at or 0) for at in noted), default=0))
 
 
 async def _shards(client: Client, options: RedisOptions) -> Finding:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 
 from turntake.buffer.engine.backend import PAGE
+from turntake.buffer.redis.archive import drop_empty
 from turntake.buffer.redis.index import Entry, page
 from turntake.buffer.redis.keys import Shard, member
 from turntake.buffer.redis.rows import Rows
@@ -39,6 +40,8 @@ class Repair:
             for shard in self._rows.shards:
                 async for keys in self._members(shard.due):
                     wrong += await self.conversations(shard, keys)
+                    # Earlier releases kept the row of every conversation for ever. Every turn is listed by now.
+                    await drop_empty(self._rows.client, shard, keys)
                 for index in (shard.closed, shard.letters):
                     async for ids in self._members(index):
                         wrong += await self._turns(shard, ids)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from turntake.buffer.open import clock_finding
+from turntake.buffer.open import clock_findings
 from turntake.buffer.sqlite.queries import one
 from turntake.buffer.sqlite.schema import migrations, refuse_network, schema_version
 from turntake.clock import Clock
@@ -29,7 +29,8 @@ async def examine(path: Path, clock: Clock) -> AsyncIterator[Finding]:
     try:
         refuse_network(path)
         yield Finding("ok", "store", contents(path))
-        yield clock_finding(clock.wall(), noted_time(path))
+        for finding in clock_findings(clock.wall(), noted_time(path)):
+            yield finding
     except (TurntakeError, OSError) as error:
         yield Finding("fail", "store", str(error))
         return
