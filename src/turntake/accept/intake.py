@@ -56,7 +56,7 @@ class Intake:
     def _recent(self, keyed: list[tuple[ConversationKey, ChatEvent]]) -> list[tuple[ConversationKey, ChatEvent]]:
         """Without the messages that are too old: ids are forgotten after a while, and what a stranger kept of a
         platform's webhooks until then would be believed."""
-        since = self._turns.clock.now() - self._oldest_ms if self._oldest_ms else 0
+        since = self._turns.clock.wall() - self._oldest_ms if self._oldest_ms else 0
         recent = [pair for pair in keyed if not _is_before(since, pair[1])]
         if len(recent) < len(keyed):
             for key, event in keyed:
