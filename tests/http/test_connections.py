@@ -23,8 +23,8 @@ HEALTHY = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 class Guarded:
     """A server with limits, and a clock that only the test moves."""
 
-    def __init__(self, url: str, port: int, clock: VirtualClock) -> None:
-        self.url, self.port, self.clock = url, port, clock
+    def __init__(self, url: str, port: int, clock: VirtualClock, limits: Limits) -> None:
+        self.url, self.port, self.clock, self.limits = url, port, clock, limits
 
     async def opened(self, *pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -57,7 +57,7 @@ async def guarded(**options: int) -> AsyncIterator[Guarded]:
         running = asyncio.create_task(server.serve(sockets=[bound]))
         await asyncio.wait_for(ready.wait(), 20)
         try:
-            yield Guarded(url_of(bound), bound.getsockname()[1], clock)
+            yield Guarded(url_of(bound), bound.getsockname()[1], clock, limits)
         finally:
             server.stop()
             await asyncio.wait_for(running, 20)
@@ -190,6 +190,26 @@ async def test_a_connection_too_many_is_told_to_come_back(caplog: pytest.LogCapt
         for reader, writer in idle:
             assert await asyncio.wait_for(reader.read(), 20) == b""  # their time was over as well
             writer.close()
+        assert await guard.is_alive()
+
+
+async def test_a_crowd_of_slow_idle_and_large_connections_leaves_others_served() -> None:
+    """And once it is gone, nothing of it is kept; `python -m bench.crowd` measures the same at full size."""
+    async with guarded(header_ms=10_000) as guard:
+        crowd = [await guard.opened() for _ in range(50)]
+        crowd += [await guard.opened(b"GET / HTTP/1.1\r\nX-A: a") for _ in range(50)]
+        large = [await guard.opened(b"GET / HTTP/1.1\r\nX-A: " + b"a" * 65_536) for _ in range(50)]
+        for reader, writer in large:
+            assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 431 ")
+            writer.close()
+        for _ in range(20):
+            assert await guard.is_alive()
+        assert len(guard.limits._since) == 100
+        await guard.clock.advance(10_000)
+        for reader, writer in crowd:
+            await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+        assert not guard.limits._since
         assert await guard.is_alive()
 
 
