@@ -44,6 +44,7 @@ LIMITS = {
     "worker.concurrency": (1, MANY),
     "worker.lease_ms": (100, DAY_MS),
     "worker.shutdown_ms": (0, WEEK_MS),
+    "worker.handler_ms": (1, DAY_MS),
     "history.keep_ms": (0, None),
     "dedupe.keep_ms": (0, None),
     "letters.keep_ms": (0, None),
@@ -57,6 +58,7 @@ LIMITS = {
     "http_agent.timeout_ms": (1, DAY_MS),
     "http_agent.complete_within_ms": (1, DAY_MS),
     "webhooks.body_bytes": (1_024, 64 * 1_048_576),
+    "webhooks.oldest_ms": (0, 3_650 * DAY_MS),
     "replies.timeout_ms": (1, DAY_MS),
 }
 
