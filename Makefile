@@ -52,9 +52,10 @@ runtime: $(RUNTIME) $(if $(EXTRAS),$(ADDED)) ## create .venv with the service al
 serve: runtime ## run the service; flags go in ARGS="...", extras in EXTRAS="redis"
 	$(BIN)/turntake serve $(ARGS)
 
-test: $(INSTALLED) browser ## run the tests, then half a minute of chaos per store
+test: $(INSTALLED) browser ## run the tests, then half a minute of chaos per store, and less on a cluster
 	$(BIN)/python -m pytest tests --numprocesses auto --dist loadscope $(ARGS)
-	$(MAKE) --no-print-directory chaos ARGS="--seconds 30"
+	$(MAKE) --no-print-directory chaos ARGS="--store main --seconds 30"
+	$(MAKE) --no-print-directory chaos ARGS="--store cluster --seconds 20"
 
 # Never stops a run: whether a missing browser skips or fails is for the tests to say.
 browser: ## find chromium; as root, install it if missing

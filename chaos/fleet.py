@@ -10,12 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx2
+import psutil  # type: ignore[import-untyped]
 
 from harness.databases import free_port
 
 START_S = 60.0
 STOP_S = 25.0
 PAUSE_S = 0.1
+STEPPED_CLOCK = Path(__file__).parent / "stepped_clock"
 
 
 class Process:
@@ -37,7 +39,10 @@ class Process:
         self.troubles: list[str] = []
         self.failed_starts = 0
         self._arguments = ["-m", "turntake", "serve", "--role", role, "--port", str(port)]
-        self._environment = {**os.environ, **environment}
+        self._clock = folder / f"{name}.clock"
+        path = os.pathsep.join(filter(None, (str(STEPPED_CLOCK), os.environ.get("PYTHONPATH"))))
+        clock = {"PYTHONPATH": path, "CHAOS_CLOCK": str(self._clock)}
+        self._environment = {**os.environ, **clock, **environment}
         self._process: asyncio.subprocess.Process | None = None
         self._is_ready = asyncio.Event()
         self._is_meant_to_end = False
@@ -78,11 +83,27 @@ class Process:
         elif how == signal.SIGTERM and was_ready and process.returncode not in (0, -signal.SIGKILL):
             self.troubles.append(f"{self.name} ended with {process.returncode} after SIGTERM")
 
+    async def restart(self, how: signal.Signals) -> None:
+        """Ends it and waits until it is back."""
+        await self.end(how)
+        await self.ready()
+
+    def set_clock(self, ahead_s: float) -> None:
+        """Its wall clock is ahead by so much. Our clock asks it when a process starts, and then counts for itself."""
+        self._clock.write_text(str(ahead_s), encoding="ascii")
+
+    def speaks_from(self, port: int) -> bool:
+        """Whether one of its connections begins at that port."""
+        with suppress(psutil.Error):
+            if self._process is not None:
+                connections = psutil.Process(self._process.pid).net_connections("tcp4")
+                return any(connection.laddr.port == port for connection in connections)
+        return False
+
     async def upgrade(self) -> None:
         """Stops it politely; it comes back on this release."""
         self.python = sys.executable
-        await self.end(signal.SIGTERM)
-        await self.ready()
+        await self.restart(signal.SIGTERM)
 
     async def pause(self, seconds: float) -> None:
         """Stopped in the middle of whatever it does."""

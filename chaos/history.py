@@ -45,6 +45,15 @@ class Reply:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The servers gave a turn up, and say why."""
+
+    turn_id: str
+    message_ids: tuple[str, ...]
+    reason: str
+
+
 @dataclass(slots=True)
 class Fault:
     """We did something to somebody, and it is over at `ended_at`."""
@@ -60,13 +69,15 @@ class History:
     """Everything recorded in one run, in monotonic seconds.
 
     Message ids read `conversation/number`. A conversation's messages are numbered and sent one after the other, each
-    only once the one before was acknowledged or given up.
+    only once the one before was acknowledged or given up. `poisonous` are those that kill whoever answers them.
     """
 
     sendings: list[Sending] = field(default_factory=list)
     hand_overs: list[HandOver] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    letters: list[DeadLetter] = field(default_factory=list)
+    poisonous: set[str] = field(default_factory=set)
 
     @contextmanager
     def fault(self, kind: str, target: str) -> Iterator[Fault]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -24,11 +25,13 @@ class Outside:
     """Agent and channel on one loopback port. Each answer is new, so one given twice would show.
 
     Now and then the agent takes `slow_s`, longer than a lease, or says that it is busy; once `is_calm`, never.
+    A poisonous message is not answered: `on_poison` is told from which port of this machine it came.
     """
 
     def __init__(self, history: History, chance: random.Random, slow_s: float) -> None:
         self.history = history
         self.is_calm = False
+        self.on_poison: Callable[[int], None] = lambda port: None
         self._chance = chance
         self._slow_s = slow_s
 
@@ -37,6 +40,11 @@ class Outside:
         if event is None:
             return Response(status_code=400)
         call = self._noted(event["data"])
+        if self.history.poisonous & set(call.message_ids):
+            assert request.client is not None
+            self.on_poison(request.client.port)
+            await asyncio.sleep(self._slow_s)
+            return Response(status_code=500)
         is_slow = not self.is_calm and self._chance.random() < SLOW
         await asyncio.sleep(self._slow_s if is_slow else self._chance.choice(THINKING_S))
         if not self.is_calm and self._chance.random() < BUSY:

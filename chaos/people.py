@@ -22,7 +22,7 @@ class Platform:
     def __init__(self, client: httpx2.AsyncClient, doors: Sequence[str], history: History, chance: random.Random):
         self._client = client
         self._doors = doors
-        self._history = history
+        self.history = history
         self._chance = chance
 
     async def insist(self, message: str, *, gives_up: bool = False) -> bool:
@@ -37,7 +37,7 @@ class Platform:
         tenant, _, conversation = message.rpartition("/")[0].partition(".")
         body = {"tenant": tenant, "conversation": conversation, "id": message, "text": f"text of {message}"}
         sending = Sending(message, time.monotonic())
-        self._history.sendings.append(sending)
+        self.history.sendings.append(sending)
         try:
             response = await self._client.post(f"{self._chance.choice(self._doors)}/v1/messages", json=body)
         except httpx2.HTTPError as error:
@@ -77,6 +77,19 @@ class Person:
         self._known = [*self._known[1 - REMEMBERED :], message]
         if self._chance.random() < REPEAT:
             await self._platform.insist(self._chance.choice(self._known))
+
+    async def say_poison(self) -> None:
+        """A message of which whoever answers it dies."""
+        self._number += 1
+        message = f"{self.name}/{self._number}"
+        self._platform.history.poisonous.add(message)
+        await self._platform.insist(message)
+
+
+def poisoner(client: httpx2.AsyncClient, doors: Sequence[str], history: History, seed: int) -> Person:
+    """Somebody with a conversation of his own."""
+    chance = random.Random(f"{seed} poison")
+    return Person("acme.poison", Platform(client, doors, history, chance), chance)
 
 
 def crowd(client: httpx2.AsyncClient, size: int, doors: Sequence[str], history: History, seed: int) -> list[Person]:

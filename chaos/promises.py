@@ -1,6 +1,7 @@
 """Whether a history keeps the promises: nothing lost, nothing twice, in order, one answer.
 
-Each check stands beside the promise it is for in docs/promises.md.
+Each check stands beside the promise it is for in docs/promises.md. `chaos/allowed.py` says what a fault excuses: a
+conversation that a store forgot a part of is judged by what must hold all the same, and by nothing else.
 """
 
 from collections import Counter, defaultdict
@@ -30,10 +31,35 @@ def violations(history: History, limits: Limits) -> list[Violation]:
         repeated_replies,
         shuffled_replies,
         unanswered,
+        buried,
         early,
         late,
     )
-    return [violation for check in checks for violation in check(seen)]
+    found = [violation for check in checks for violation in check(seen)]
+    return [violation for violation in found if not _is_excused(seen, violation)]
+
+
+# What cannot hold in a conversation of which a store lost the latest writes. That a message which was acknowledged
+# before or afterwards is lost, unanswered or late is never excused.
+_OF_UNDONE_WORK = {
+    "two turns",
+    "twice in one turn",
+    "order",
+    "numbers",
+    "overlap",
+    "two answers",
+    "changed",
+    "attempt",
+    "phantom reply",
+    "repeated reply",
+    "reply order",
+}
+
+
+def _is_excused(seen: Seen, violation: Violation) -> bool:
+    if violation.promise == "dedupe":
+        return any(seen.may_be_lost(message) for message in violation.about)
+    return violation.promise in _OF_UNDONE_WORK and violation.conversation in seen.undone
 
 
 def lost(seen: Seen) -> list[Violation]:
@@ -41,7 +67,7 @@ def lost(seen: Seen) -> list[Violation]:
     return [
         Violation("lost", conversation_of(m), f"{m} was acknowledged and never handed over", (m,))
         for m in seen.acknowledged_at
-        if m not in seen.first_handed
+        if m not in seen.first_handed and not seen.may_be_lost(m)
     ]
 
 
@@ -212,14 +238,46 @@ def shuffled_replies(seen: Seen) -> list[Violation]:
 
 
 def unanswered(seen: Seen) -> list[Violation]:
-    """A turn that got no whole answer."""
-    found: list[Violation] = []
-    for turn_id, calls in seen.turns.items():
-        got = {reply.text for reply in seen.replies.get(turn_id, [])}
-        if not any(call.answer and set(call.answer) <= got for call in calls):
-            says = f"{turn_id} got {len(got)} replies"
-            found.append(Violation("unanswered", calls[0].conversation, says, (turn_id,)))
-    return found
+    """A turn that got no whole answer. Where work was undone, a message that is in no turn which got one."""
+    answered = {turn_id for turn_id in seen.turns if _is_answered(seen, turn_id)}
+    turns = [
+        Violation("unanswered", calls[0].conversation, f"{turn_id} got no whole answer", (turn_id,))
+        for turn_id, calls in seen.turns.items()
+        if turn_id not in answered and calls[0].conversation not in seen.undone and not _is_poisonous(seen, turn_id)
+    ]
+    heard = {message for turn_id in answered for call in seen.turns[turn_id] for message in call.message_ids}
+    messages = [
+        Violation("unanswered", conversation_of(m), f"{m} is in no turn that got a whole answer", (m,))
+        for m in seen.first_handed
+        if conversation_of(m) in seen.undone and m not in heard and m in seen.acknowledged_at
+        if not seen.may_be_lost(m) and m not in seen.history.poisonous
+    ]
+    return turns + messages
+
+
+def buried(seen: Seen) -> list[Violation]:
+    """A dead letter, though the agent never gave anything up; or a message that kills its workers and is none."""
+    letters = {message for letter in seen.history.letters for message in letter.message_ids}
+    return [
+        Violation(
+            "buried", conversation_of(letter.message_ids[0]), f"{letter.turn_id}: {letter.reason}", (letter.turn_id,)
+        )
+        for letter in seen.history.letters
+        if not seen.history.poisonous & set(letter.message_ids)
+    ] + [
+        Violation("poison", conversation_of(message), f"{message} was not given up", (message,))
+        for message in seen.history.poisonous & seen.acknowledged_at.keys()
+        if message not in letters and not seen.may_be_lost(message)
+    ]
+
+
+def _is_answered(seen: Seen, turn_id: str) -> bool:
+    got = {reply.text for reply in seen.replies.get(turn_id, [])}
+    return any(call.answer and set(call.answer) <= got for call in seen.turns[turn_id])
+
+
+def _is_poisonous(seen: Seen, turn_id: str) -> bool:
+    return any(message in seen.history.poisonous for message in seen.turns[turn_id][0].message_ids)
 
 
 def _name(call: HandOver) -> str:

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from itertools import pairwise
 
+from chaos.allowed import allowance, late_until
 from chaos.history import HandOver, Violation, conversation_of
 from chaos.seen import Seen
 
@@ -15,7 +16,7 @@ def early(seen: Seen) -> list[Violation]:
     found: list[Violation] = []
     for calls in seen.turns.values():
         call = calls[0]
-        if any(message not in seen.sent_at for message in call.message_ids):
+        if any(message not in seen.sent_at for message in call.message_ids) or _is_hurried(seen, call.at):
             continue
         ahead = _earliest(seen, call) - call.at
         if ahead > CLOCKS_DIFFER:
@@ -32,7 +33,7 @@ def late(seen: Seen) -> list[Violation]:
         if message not in seen.first_handed:
             continue
         at = seen.first_handed[message].at
-        faults = (math.inf if f.ended_at >= at else f.ended_at for f in seen.history.faults if f.at <= at)
+        faults = (math.inf if late_until(f) >= at else late_until(f) for f in seen.history.faults if f.at <= at)
         excused = max(faults, default=-math.inf) + limits.lease
         lateness = at - max(acknowledged_at + limits.max_wait, excused)
         if lateness > limits.slack or at - acknowledged_at > limits.longest:
@@ -52,6 +53,12 @@ def latenesses(seen: Seen) -> tuple[list[float], list[float]]:
             free_at = max((reply.at for reply in seen.replies[call.turn_id]), default=call.at)
             found[seen.is_disturbed(due_at, call.at)].append(call.at - due_at)
     return found[False], found[True]
+
+
+def _is_hurried(seen: Seen, at: float) -> bool:
+    """Whether a clock was wrong lately."""
+    wrong = (fault for fault in seen.history.faults if allowance(fault).hurries)
+    return any(fault.at <= at <= fault.ended_at + seen.limits.slack for fault in wrong)
 
 
 def _earliest(seen: Seen, call: HandOver) -> float:

@@ -21,6 +21,7 @@ def summary(outcome: Outcome) -> list[str]:
     repeated = len(history.replies) - len({reply.key for reply in history.replies})
     duplicates = sum(sending.status == "duplicate" for sending in history.sendings)
     faults = Counter(fault.kind for fault in history.faults)
+    lost = sum(message not in seen.first_handed and seen.may_be_lost(message) for message in seen.acknowledged_at)
     calm, disturbed = latenesses(seen)
     logged = ", ".join(f"{count} {name}" for name, count in outcome.logs.items())
     return [
@@ -29,11 +30,16 @@ def summary(outcome: Outcome) -> list[str]:
         f"  {duplicates} tries known already; {len(seen.turns)} turns, {len(history.replies)} replies",
         f"  {sum(faults.values())} faults: {', '.join(f'{count} {kind}' for kind, count in faults.most_common())}",
         f"  {again} handed over again, {len(overlaps(seen))} of them while another went on",
-        f"  {repeated} replies sent again under the same key, {outcome.dropped_replies} replies of the store dropped",
+        f"  {repeated} replies sent again under the same key; {_buried(history)}; {lost} lost by failovers that may",
         f"  servers: {logged}; {outcome.failed_starts} starts failed while the store was away",
         f"  lateness in calm: {_spread(calm)}; allowed {LIMITS.slack:.0f} s, from a lease after the latest fault on",
         f"  lateness while faults disturbed: {_spread(disturbed)}; allowed {LIMITS.longest:.0f} s",
     ]
+
+
+def _buried(history: History) -> str:
+    guilty = sum(bool(history.poisonous & set(letter.message_ids)) for letter in history.letters)
+    return f"{len(history.letters)} dead letters, {guilty} of them of the {len(history.poisonous)} poisonous messages"
 
 
 def broken(violations: list[Violation], history: History) -> Iterator[str]:
@@ -64,7 +70,7 @@ def slice_of(history: History, violation: Violation) -> list[str]:
 
 def keep(history: History, folder: Path) -> None:
     """Writes the whole history beside the logs."""
-    kinds = (history.sendings, history.hand_overs, history.replies, history.faults)
+    kinds = (history.sendings, history.hand_overs, history.replies, history.faults, history.letters)
     with (folder / "history.jsonl").open("w") as file:
         for kind in kinds:
             for event in kind:

@@ -13,20 +13,23 @@ from pathlib import Path
 import httpx2
 
 from chaos.fleet import Fleet, Process
-from chaos.history import Fault, History, Limits, Violation
-from chaos.nemesis import Nemesis
+from chaos.history import DeadLetter, Fault, History, Limits, Violation
+from chaos.nemesis import Nemesis, Ways
 from chaos.outside import Outside
-from chaos.people import PATIENCE_S, crowd
+from chaos.people import PATIENCE_S, Person, crowd, poisoner
 from chaos.promises import violations
 from chaos.rebuild import lose_index
 from chaos.stores import STORES, Setup
 from harness.databases import free_port
+from harness.proxy import Proxy
 
 # Two seconds of lateness are what a machine with nothing else to do is allowed; this one has, so three times as much.
-LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=45.0)
+LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=90.0)
 WARM_UP_S = 3.0
 COOL_DOWN_S = 10.0
-DRAIN_S = LIMITS.max_wait + LIMITS.lease + 3 * LIMITS.slack
+POISON_EVERY_S = 30.0
+# Longer than a message that kills its workers takes until it is given up.
+DRAIN_S = 60.0
 STALL_S = 0.5
 LONGEST_END_S = 180.0
 SENTENCES = {
@@ -49,7 +52,6 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
     logs: dict[str, int] = field(default_factory=dict)
     failed_starts: int = 0
-    dropped_replies: int = 0
 
 
 async def run(
@@ -61,11 +63,13 @@ async def run(
     async with AsyncExitStack() as ends:
         setup = await ends.enter_async_context(STORES[store](folder))
         port = await ends.enter_async_context(_served(outside))
-        fleet = _fleet(setup, port, folder, previous)
+        ways = Ways(await ends.enter_async_context(Proxy(port)), await ends.enter_async_context(Proxy(port)))
+        fleet = _fleet(setup, ways, folder, previous)
         ends.push_async_callback(fleet.close)
         await ends.enter_async_context(_watched(history, store))
         await fleet.open()
-        nemesis = Nemesis(fleet, setup, history, random.Random(f"{seed} nemesis"), LIMITS.lease)
+        nemesis = Nemesis(fleet, setup, ways, history, random.Random(f"{seed} nemesis"), LIMITS.lease)
+        outside.on_poison = nemesis.poison
         async with asyncio.timeout(seconds + LONGEST_END_S):
             troubles = await _play(fleet, setup, nemesis, outside, seconds, people or setup.people, seed)
     found = [Violation("trouble", "", trouble) for trouble in (*troubles, *fleet.troubles)]
@@ -77,7 +81,6 @@ async def run(
         found + violations(history, LIMITS),
         {name: fleet.count(sentence) for name, sentence in SENTENCES.items()},
         sum(process.failed_starts for process in fleet.processes),
-        setup.proxy.dropped_replies if setup.proxy else 0,
     )
 
 
@@ -92,11 +95,14 @@ async def _play(
             for person in people:
                 talking.create_task(person.talk(stop))
             await asyncio.sleep(WARM_UP_S)
-            await nemesis.torment(max(0, seconds - WARM_UP_S - COOL_DOWN_S))
+            torment_s = max(0, seconds - WARM_UP_S - COOL_DOWN_S)
+            talking.create_task(_poison(poisoner(client, fleet.doors, history, seed), torment_s))
+            await nemesis.torment(torment_s)
             for process in fleet.earlier:
                 with history.fault("upgrade", process.name):
                     await process.upgrade()
             outside.is_calm = True
+            await nemesis.ended()
             await fleet.ready()
             await asyncio.sleep(COOL_DOWN_S)
             stop.set()
@@ -104,39 +110,65 @@ async def _play(
         if setup.has_index:
             troubles += await lose_index(fleet, setup, people, history)
             troubles += await drain(fleet)
+        await nemesis.ended()
+        history.letters = await _letters(fleet)
     return troubles
 
 
+async def _poison(person: Person, seconds: float) -> None:
+    """Somebody says something that kills whoever answers it, and says it again some time later."""
+    await person.say_poison()
+    for _ in range(int(seconds / POISON_EVERY_S)):
+        await asyncio.sleep(POISON_EVERY_S)
+        await person.say_poison()
+
+
 async def drain(fleet: Fleet) -> list[str]:
-    """Waits until nothing is open any more. Nothing may end as a dead letter: the agent never gave anything up."""
+    """Waits until nothing is open any more."""
     deadline = time.monotonic() + DRAIN_S
     async with httpx2.AsyncClient(base_url=fleet.doors[0], timeout=10) as client:
         while is_open := await _open(client):
             if time.monotonic() > deadline:
-                return [f"{len(is_open)} conversations were still open after {DRAIN_S:.0f} s"]
+                return [f"{len(is_open)} conversations were still open after {DRAIN_S:.0f} s: {is_open[0]}"]
             await asyncio.sleep(0.1)
-        letters = (await client.get("/v1/dead-letters")).json()["deadLetters"]
-    return [f"{letter['id']} became a dead letter" for letter in letters]
+    return []
+
+
+async def _letters(fleet: Fleet) -> list[DeadLetter]:
+    async with httpx2.AsyncClient(base_url=fleet.doors[0], timeout=10) as client:
+        listed = (await client.get("/v1/dead-letters", params={"limit": 100})).json()["deadLetters"]
+        details = [(await client.get(f"/v1/dead-letters/{letter['id']}")).json() for letter in listed]
+    return [
+        DeadLetter(
+            letter["id"],
+            tuple(message["id"] for message in letter["messages"]),
+            f"{letter['reason']}, {letter['error']}",
+        )
+        for letter in details
+    ]
 
 
 async def _open(client: httpx2.AsyncClient) -> list[str]:
-    """Where a message waits or a turn is not settled."""
-    answers = [await client.get("/v1/conversations", params={"status": state}) for state in OPEN_STATES]
-    return [str(found) for answer in answers for found in answer.json()["conversations"]]
+    """Where a message waits or a turn is not settled. A process that dies meanwhile is asked again."""
+    try:
+        answers = [await client.get("/v1/conversations", params={"status": state}) for state in OPEN_STATES]
+        return [str(found) for answer in answers for found in answer.json()["conversations"]]
+    except httpx2.HTTPError as error:
+        return [f"nobody knows: {error!r}"]
 
 
-def _fleet(setup: Setup, outside_port: int, folder: Path, previous: str | None) -> Fleet:
+def _fleet(setup: Setup, ways: Ways, folder: Path, previous: str | None) -> Fleet:
+    """With the rules that everybody has, but for times, which are short so that much happens in a run."""
     environment = {
         "TURNTAKE_STORE": setup.url,
-        "TURNTAKE_AGENT": f"http://127.0.0.1:{outside_port}/agent",
-        "TURNTAKE_GENERIC_CALLBACK_URL": f"http://127.0.0.1:{outside_port}/channel",
+        "TURNTAKE_AGENT": f"http://127.0.0.1:{ways.agent.port}/agent",
+        "TURNTAKE_GENERIC_CALLBACK_URL": f"http://127.0.0.1:{ways.platform.port}/channel",
         "TURNTAKE_WORKER_LEASE_MS": str(round(LIMITS.lease * 1000)),
         "TURNTAKE_WORKER_SHUTDOWN_MS": "2000",
         "TURNTAKE_RULES_SILENCE_MS": str(round(LIMITS.silence * 1000)),
         "TURNTAKE_RULES_TYPING_INFERENCE_MS": str(round(LIMITS.typing * 1000)),
         "TURNTAKE_RULES_MAX_WAIT_MS": str(round(LIMITS.max_wait * 1000)),
         "TURNTAKE_RULES_MAX_MESSAGES": str(LIMITS.max_messages),
-        "TURNTAKE_RULES_MAX_ATTEMPTS": "1000",
     }
     pythons = cycle((previous or sys.executable, sys.executable))
     return Fleet(

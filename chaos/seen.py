@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 
-from chaos.history import HandOver, History, Limits, Reply, Sending
+from chaos.allowed import allowance, over_at, touches
+from chaos.history import HandOver, History, Limits, Reply, Sending, conversation_of
 
 
 class Seen:
@@ -32,6 +33,8 @@ class Seen:
         for call in history.hand_overs:
             for message in call.message_ids:
                 self.first_handed.setdefault(message, call)
+        self.undone = self._undone()
+        """Conversations that somebody worked on while a store may have lost what was written."""
 
     def first_calls(self, conversation: str) -> list[HandOver]:
         """The conversation's turns, each by its first hand-over."""
@@ -46,4 +49,17 @@ class Seen:
     def is_disturbed(self, start: float, end: float) -> bool:
         """Whether a claim may have been lost in that time: a fault was on, or had been less than a lease ago."""
         reach = self.limits.lease + self.limits.slack
-        return any(fault.at <= end and fault.ended_at + reach >= start for fault in self.history.faults)
+        return any(fault.at <= end and over_at(fault) + reach >= start for fault in self.history.faults)
+
+    def may_be_lost(self, message: str) -> bool:
+        """Whether it was acknowledged by a store that lost its latest writes, and only then."""
+        times = [s.ended_at for s in self.sendings[message] if s.is_acknowledged]
+        lossy = [fault for fault in self.history.faults if allowance(fault).loses_messages]
+        return all(any(touches(fault, at) for fault in lossy) for at in times)
+
+    def _undone(self) -> set[str]:
+        undoing = [fault for fault in self.history.faults if allowance(fault).undoes_work]
+        events = [(call.conversation, time) for call in self.history.hand_overs for time in (call.at, call.ended_at)]
+        events += [(self.conversation(reply.turn_id), reply.at) for reply in self.history.replies]
+        events += [(conversation_of(s.message), s.ended_at) for s in self.history.sendings]
+        return {conversation for conversation, at in events if any(touches(fault, at) for fault in undoing)}

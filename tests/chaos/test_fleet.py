@@ -5,13 +5,16 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 
+import httpx2
 import psutil  # type: ignore[import-untyped]
 import pytest
 
 from chaos.fleet import Fleet, Process
 from harness.databases import until
+from turntake.clock import SystemClock
 
 
 @pytest.fixture
@@ -71,3 +74,21 @@ async def test_an_earlier_release_is_upgraded(tmp_path: Path) -> None:
     await process.upgrade()
     await fleet.close()
     assert (fleet.count("an earlier release"), fleet.earlier, fleet.troubles) == (2, [], [])
+
+
+async def test_a_process_that_starts_while_its_clock_is_wrong_takes_it_for_right(process: Process) -> None:
+    process.set_clock(7_200)
+    await process.restart(signal.SIGTERM)
+    async with httpx2.AsyncClient(base_url=process.url) as client:
+        receipt = (await client.post("/v1/messages", json={"conversation": "a", "id": "1", "text": "hello"})).json()
+    due_at = datetime.fromisoformat(receipt["dueAt"]).timestamp() * 1000
+    assert 3_600_000 < due_at - SystemClock().now() < 3 * 3_600_000
+
+
+async def test_a_process_is_found_by_the_port_it_speaks_from(process: Process) -> None:
+    """Its own end of a connection counts, and not the other's."""
+    port = int(process.url.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert process.speaks_from(port)
+    assert not process.speaks_from(writer.get_extra_info("sockname")[1])
+    writer.close()

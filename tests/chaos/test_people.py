@@ -7,7 +7,7 @@ from itertools import pairwise
 import httpx2
 
 from chaos.history import History
-from chaos.people import Person, Platform, crowd
+from chaos.people import Person, Platform, crowd, poisoner
 
 DOORS = ("http://one", "http://two")
 
@@ -67,3 +67,15 @@ async def test_tenants_share_names() -> None:
     async with client(iter([])) as http:
         names = [person.name for person in crowd(http, 4, DOORS, History(), 1)]
     assert names == ["acme.p0", "bolt.p0", "acme.p1", "bolt.p1"]
+
+
+async def test_poison_is_marked_before_it_is_sent() -> None:
+    history, seen = History(), []
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        seen.append(set(history.poisonous))
+        return receipt("buffered")
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        await poisoner(http, DOORS, history, 1).say_poison()
+    assert seen == [{"acme.poison/1"}]

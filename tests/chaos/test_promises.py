@@ -5,9 +5,9 @@ from math import inf
 
 import pytest
 
-from chaos.history import Fault, HandOver, History, Limits, Reply, Sending
+from chaos.history import DeadLetter, Fault, HandOver, History, Limits, Reply, Sending
 from chaos.promises import overlaps, violations
-from chaos.punctuality import latenesses
+from chaos.punctuality import late, latenesses
 from chaos.seen import Seen
 
 LIMITS = Limits(silence=0.5, typing=0.8, max_wait=3.0, max_messages=4, lease=1.0, slack=2.0, longest=30.0)
@@ -291,6 +291,114 @@ def test_what_waited_when_the_index_was_lost_is_answered_soon_after(after: float
         history.hand_overs.append(call(4, CALM + 13.5 + after, "t3", 1, "a/6"))
         history.replies += replies(4, CALM + 13.7 + after, "t3")
     assert promises(history) == promise
+
+
+def test_a_dead_letter_is_seen() -> None:
+    """The agent gave nothing up, so nobody may, whatever died meanwhile."""
+    history = good()
+    history.letters.append(DeadLetter("t1", ("a/1", "a/2"), "failed 3 times"))
+    assert promises(history) == {"buried"}
+
+
+def poisoned() -> History:
+    history = good()
+    history.poisonous.add("p/1")
+    history.sendings.append(sent("p/1", CALM))
+    history.hand_overs.append(replace(call(4, CALM + 0.6, "t9", 1, "p/1"), answer=()))
+    history.faults.append(Fault("poison", "work1", CALM + 0.6, CALM + 1.0))
+    return history
+
+
+def test_a_poisonous_message_is_given_up_and_nobody_else() -> None:
+    history = poisoned()
+    assert promises(history) == {"poison"}
+    history.letters.append(DeadLetter("t9", ("p/1",), "The worker stopped"))
+    assert promises(history) == set()
+    history.letters.append(DeadLetter("t2", ("a/4", "a/5"), "The worker stopped"))
+    assert promises(history) == {"buried"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [("fail over", set()), ("promote", {"lost"}), ("promote, planned", {"lost"}), ("kill store", {"lost"})],
+)
+def test_only_a_failover_that_nobody_waited_for_may_lose_messages(kind: str, broken: set[str]) -> None:
+    history = good()
+    history.sendings.append(sent("a/6", CALM + 9))
+    history.faults.append(Fault(kind, "store", CALM + 9, CALM + 12))
+    assert promises(history) == broken
+
+
+@pytest.mark.parametrize("at", [CALM + 7.9, CALM + 12.1])
+def test_a_failover_may_lose_only_what_was_acknowledged_meanwhile(at: float) -> None:
+    history = good()
+    history.sendings.append(sent("a/6", at))
+    history.faults.append(Fault("fail over", "store", CALM + 9, CALM + 12))
+    assert promises(history) == {"lost"}
+
+
+def undone(kind: str) -> History:
+    """The store forgot that t2 was claimed and answered; the same messages come again beside one that came since."""
+    history = good()
+    history.faults.append(Fault(kind, "store", CALM + 1, CALM + 2))
+    history.sendings.append(sent("a/6", CALM + 2.5))
+    history.hand_overs.append(call(4, CALM + 3.5, "t3", 1, "a/4", "a/5", "a/6"))
+    history.replies += replies(4, CALM + 3.7, "t3")
+    return history
+
+
+@pytest.mark.parametrize("kind", ["fail over", "promote"])
+def test_work_that_a_failover_undid_may_come_again(kind: str) -> None:
+    assert promises(undone(kind)) == set()
+
+
+@pytest.mark.parametrize("kind", ["kill store", "promote, planned", "hang node", "move slot"])
+def test_no_other_fault_undoes_work(kind: str) -> None:
+    assert "two turns" in promises(undone(kind))
+
+
+def test_what_was_undone_must_be_answered_all_the_same() -> None:
+    history = undone("promote")
+    del history.replies[-1], history.replies[4]
+    assert promises(history) == {"unanswered"}
+
+
+def test_a_message_taken_twice_is_excused_only_if_it_may_have_been_lost() -> None:
+    for kind, broken in (("fail over", set()), ("promote", {"dedupe"})):
+        history = good()
+        history.sendings.append(sent("a/4", CALM, "buffered"))
+        history.faults.append(Fault(kind, "store", CALM - 0.5, CALM + 0.5))
+        assert promises(history) == broken
+
+
+def test_a_clock_that_is_ahead_may_hurry_where_no_server_has_one() -> None:
+    for kind, broken in (("step the store's clock", set()), ("step a process's clock", {"early"})):
+        history = good()
+        history.hand_overs[2].at = CALM + 0.7
+        history.faults.append(Fault(kind, "all1", CALM - 1, CALM + 0.5))
+        assert promises(history) == broken
+
+
+def test_an_agent_that_was_away_is_asked_again_as_much_later() -> None:
+    for after, broken in ((13.9, set()), (14.1, {"late"})):
+        history = good()
+        history.hand_overs[2] = call(3, CALM + after, "t2", 1, "a/4", "a/5")
+        history.replies[4:] = replies(3, CALM + after + 0.2, "t2")
+        history.faults.append(Fault("agent away", "agent", CALM + 1, CALM + 6))
+        assert promises(history) == broken
+
+
+def test_whoever_was_beside_poison_may_wait_to_be_tried_alone() -> None:
+    for after, kind, broken in ((38.9, "poison", set()), (39.1, "poison", {"late"}), (9.1, "kill worker", {"late"})):
+        history = good()
+        history.hand_overs[2] = call(3, CALM + after, "t2", 1, "a/4", "a/5")
+        history.replies[4:] = replies(3, CALM + after + 0.2, "t2")
+        history.faults.append(Fault(kind, "work1", CALM + 1, CALM + 6))
+        history.letters.append(DeadLetter("t9", ("p/1",), "The worker stopped"))
+        history.poisonous.add("p/1")
+        assert promises(history) - {"late"} == set()
+        seen = Seen(history, replace(LIMITS, longest=60.0))
+        assert {violation.promise for violation in late(seen)} == broken
 
 
 def test_lateness_counts_from_when_it_was_due() -> None:

@@ -44,11 +44,12 @@ def test_only_the_first_violations_are_shown() -> None:
 
 
 def test_the_summary_counts_messages_turns_and_faults() -> None:
-    said = "\n".join(summary(Outcome("redis", 7, 12.0, history(), [], {"claims lost": 4}, 1, 5)))
+    said = "\n".join(summary(Outcome("redis", 7, 12.0, history(), [], {"claims lost": 4}, 1)))
     for part in ("redis, seed 7, 12 s: 0 promises broken", "3 messages acknowledged of 3", "2 turns, 2 replies"):
         assert part in said
     assert "2 faults: 1 cut, 1 kill worker" in said
     assert "4 claims lost; 1 starts failed" in said
+    assert "0 dead letters" in said
 
 
 def test_the_history_is_kept(tmp_path: Path) -> None:
