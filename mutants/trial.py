@@ -115,13 +115,13 @@ class Trial:
 
 
 def _failures(code: int, said: str) -> list[str]:
-    """By pytest's exit code: 0 and 1 are those of tests that ran, 2 is a file that could not be imported."""
+    """By pytest's exit code: 0 and 1 are those of tests that ran, 2 to 4 mean that a file could not be imported."""
     if code == 0:
         return []
     if code == 1:
         named = [line.split()[1] for line in said.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         return named or ["a test failed"]
-    if code == 2:
+    if code in (2, 3, 4):
         return ["cannot be imported"]
     raise SystemExit(f"pytest could not be run:\n{said[-2000:]}")
 

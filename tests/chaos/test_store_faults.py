@@ -6,12 +6,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from chaos.allowed import ALLOWED
-from chaos.store_faults import store_faults
 from redis import Redis
 from redis.cluster import RedisCluster
 
+from chaos.allowed import ALLOWED
 from chaos.history import History
+from chaos.store_faults import store_faults
 from chaos.stores import STORES, Setup, redis
 from harness.databases import HOST, until
 
