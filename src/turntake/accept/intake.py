@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from turntake.accept.options import WebhookOptions
+from turntake.accept.options import Delivery, WebhookOptions
+from turntake.accept.reply_reports import ReplyReports
 from turntake.arrival import Arrival
 from turntake.observe.observer import Observer
 from turntake.platforms import address
@@ -29,8 +30,17 @@ ACTIVITY = frozenset({"typing", "stopped"})
 class Intake:
     """Takes the events of one request together. In a group, each person has a buffer, or the whole group has one."""
 
-    def __init__(self, turns: TurnTake, *, by_person: bool = True, oldest_ms: int = _OPTIONS.oldest_ms) -> None:
-        """What was said longer than `oldest_ms` ago is ignored, unless that is 0."""
+    def __init__(
+        self,
+        turns: TurnTake,
+        *,
+        by_person: bool = True,
+        oldest_ms: int = _OPTIONS.oldest_ms,
+        delivery: Delivery = _OPTIONS.delivery,
+    ) -> None:
+        """What was said longer than `oldest_ms` ago is ignored, unless that is 0. `delivery` says which reports about
+        our replies are noted."""
+        self._reports = ReplyReports(turns, delivery)
         self._turns = turns
         self._by_person = by_person
         self._oldest_ms = oldest_ms
@@ -52,6 +62,8 @@ class Intake:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
                 await self._turns.touch(key, touch)
+        for event in events:
+            await self._reports.note(channel, account, event)
 
     def _recent(self, keyed: list[tuple[ConversationKey, ChatEvent]]) -> list[tuple[ConversationKey, ChatEvent]]:
         """Without the messages that are too old: ids are forgotten after a while, and what a stranger kept of a

@@ -7,10 +7,10 @@ from turntake.buffer.open import Examined
 from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
 from turntake.finding import Finding
-from turntake.rules.conversation import Conversation, Lease, Progress, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
-from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, letter_of
+from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, letter_of
 from turntake.rules.rules import Rules
 
 
@@ -101,6 +101,9 @@ class _MemoryLetters(Letters):
 
     async def retry(self, letter_id: str) -> Conversation | None:
         return self._model.retry_letter(letter_id, self._clock.now())
+
+    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
+        return self._model.report(turn_id, report, is_ours, self._clock.now())
 
     async def discard(self, letter_id: str) -> bool:
         return self._model.discard_letter(letter_id)

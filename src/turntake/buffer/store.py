@@ -8,9 +8,9 @@ from typing import Generic, Self, TypeVar
 import msgspec
 
 from turntake.clock import Clock
-from turntake.rules.conversation import Conversation, Lease, Progress, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
+from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
 
 T = TypeVar("T")
@@ -82,6 +82,15 @@ class Letters(ABC):
     @abstractmethod
     async def retry(self, letter_id: str) -> Conversation | None:
         """Its messages wait in their conversation again, due at once; None if there is no such letter."""
+
+    @abstractmethod
+    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
+        """Notes with a turn what a platform says became of one of its replies. If the reply failed, the turn becomes a
+        dead letter that has its answer: at once if it is over, else when it is answered.
+
+        The conversation whose turn it is; None if the report is no news, if there is no such turn any more, or if
+        `is_ours` says that the report cannot be about it.
+        """
 
     @abstractmethod
     async def discard(self, letter_id: str) -> bool:

@@ -101,8 +101,11 @@ class Outbox:
     async def send_rest(self) -> Answered:
         """Sends what has not left yet of an answer that is complete and saved."""
         progress = self.progress
+        # A dead letter of one part that failed is sent again from there, and the others may have arrived.
+        arrived = {report.index for report in self._held.claim.turn.reports if report.status != "failed"}
         for index in range(progress.sent, len(progress.replies)):
-            await self._send(index)
+            if index not in arrived:
+                await self._send(index)
         return Answered(progress.replies)
 
     async def _send_call(self, parts: tuple[str, ...]) -> None:

@@ -69,7 +69,7 @@ class Replies(Outbound):
         if api is None:
             return await self._elsewhere.send(to, index, text)
         quoting = to if index else replace(to, reply_to=self._quoted(to))
-        call = api.reply_call(quoting, text, f"{to.turn_id}-{index}")
+        call = api.reply_call(quoting, text, address.write_reply(to.turn_id, index))
         try:
             response = await self._caller.call(call)
         # The words are ours and the cause is dropped, since a platform's URL may hold a token.

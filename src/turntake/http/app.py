@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turntake.accept.activity import Activity
 from turntake.accept.intake import Intake
 from turntake.accept.messages import Messages
-from turntake.accept.options import Groups, WebhookOptions
+from turntake.accept.options import (Delivery, Groups, RefuseUnsigned, WebhookOptions
 from turntake.accept.refusals import Refusals
-from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
+from turntake.accept.webhooks import Channels, WebhookOptions
+from turntake.accept.webhooks import Channels, Webhooks)
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
 from turntake.http.endpoint import Access, Endpoint
 from turntake.http.events import EventStream
@@ -65,17 +66,18 @@ def create(
     max_webhook_bytes: int = _WEBHOOKS.body_bytes,
     groups: Groups = _WEBHOOKS.groups,
     oldest_ms: int = _WEBHOOKS.oldest_ms,
+    delivery: Delivery = _WEBHOOKS.delivery,
 ) -> App:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
     Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
-    What a platform dates further back than `oldest_ms` is ignored.
+    What a platform dates further back than `oldest_ms` is ignored; `delivery` says which reports of replies are noted.
     If it is set, or a channel has its secret, and there are no `api_keys`, nothing but webhooks and health is served to
     those who do not have the `made_key`, which is for programs on this machine.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
-    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms)
+    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms, delivery=delivery)
     refusals = Refusals(turns.clock)
     webhooks = Webhooks(turns, channels or {}, public_url, intake, refusals)
     events = EventStream(turns)

@@ -18,7 +18,7 @@ from turntake.deliver.cloudevents import (
 )
 from turntake.http.why import why
 from turntake.instants import rfc3339
-from turntake.rules.conversation import Closed, Conversation, SealedTurn, State, TurnStatus
+from turntake.rules.conversation import Closed, Conversation, ReplyReport, ReportedStatus, SealedTurn, State, TurnStatus
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order, joined
@@ -37,6 +37,15 @@ class OpenTurnView(msgspec.Struct, frozen=True, rename="camel"):
     claimed_at: Instant
     lease_until_at: Instant | None
     retry_at: Instant | None
+
+
+class DeliveryView(msgspec.Struct, frozen=True, rename="camel"):
+    """What the platform said became of the reply at place `index`, counted from 0."""
+
+    index: int
+    status: ReportedStatus
+    at: Instant
+    error: str
 
 
 class PastTurnView(msgspec.Struct, frozen=True, rename="camel"):
@@ -86,6 +95,7 @@ class TurnView(TurnHeader, frozen=True, rename="camel"):
     `waitedMs` is how long its first message waited, `latenessMs` how long after being due it was claimed.
     `sentReplies` is how many of its replies left for the person, where they leave at all.
     `unknownReplies` are the indexes, from 0, of replies that a platform may have taken or not: it never said.
+    `deliveries` are the reports of platforms that tell what became of a reply after they took it.
     """
 
     status: TurnStatus
@@ -110,6 +120,7 @@ class TurnView(TurnHeader, frozen=True, rename="camel"):
     retry_at: Instant | None
     lateness_ms: int | None
     waited_ms: int | None
+    deliveries: list[DeliveryView]
 
 
 class LetterView(msgspec.Struct, frozen=True, rename="camel"):
@@ -191,7 +202,12 @@ def turn_view(record: TurnRecord) -> TurnView:
         retry_at=instant(turn.due_at if turn and not turn.is_leased and closed is None else None),
         lateness_ms=turn.claimed_at - turn.due.at if turn else None,
         waited_ms=turn.claimed_at - arrived_at if turn and arrived_at is not None else None,
+        deliveries=[delivery_view(report) for report in turn.reports] if turn else [],
     )
+
+
+def delivery_view(report: ReplyReport) -> DeliveryView:
+    return DeliveryView(report.index, report.status, rfc3339(report.at), report.error)
 
 
 def letter_view(letter: Letter) -> LetterView:

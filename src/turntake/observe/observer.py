@@ -5,6 +5,7 @@
                                                       │ ▲
                                                       ▼ │
                  interrupted, failed, put_off, handed_back, pending, lost, unsettled         dead
+                                                                              reported, once the reply has left
 
 The event stream is an observer (`observe/stream.py`). Others are given to `TurnTake(observers=[…])`.
 """
@@ -16,7 +17,7 @@ from typing import Concatenate, Literal, ParamSpec
 
 from turntake.clock import Clock
 from turntake.errors import Forged, Unreadable
-from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Settlement, Touch
+from turntake.rules.conversation import Answered, Conversation, Dead, ReplyReport, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Appended, Claim
@@ -68,6 +69,10 @@ class Observer:
 
     def reply_unknown(self, at: int, claim: Claim, index: int) -> None:
         """A reply was handed to the platform, which never said whether it took it."""
+
+    def reported(self, at: int, key: ConversationKey, turn_id: str, report: ReplyReport) -> None:
+        """The platform says what became of a reply, which may be long after it left. One that failed makes its turn a
+        dead letter; without `answered` before, as soon as the turn is answered."""
 
     def answered(self, at: int, claim: Claim, answer: Answered) -> None:
         """The turn is over: all its replies left, or stay with it where there is no way out."""

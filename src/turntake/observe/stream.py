@@ -11,13 +11,22 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from turntake.observe.observer import Observer, Observers
-from turntake.rules.conversation import Answered, Conversation, Dead, Retry, Touch
+from turntake.rules.conversation import Answered, Conversation, Dead, ReplyReport, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Appended, Claim
 
 Kind = Literal[
-    "buffered", "activity", "due", "claimed", "answered", "retrying", "failed", "interrupted", "dead-lettered"
+    "buffered",
+    "activity",
+    "due",
+    "claimed",
+    "answered",
+    "retrying",
+    "failed",
+    "interrupted",
+    "dead-lettered",
+    "delivery",
 ]
 # A burst of a thousand steps fits; a watcher that is further behind cannot be helped, and costs memory.
 QUEUE_LENGTH = 1_000
@@ -98,6 +107,14 @@ class DeadLettered(Happening, frozen=True, kw_only=True):
     kind = "dead-lettered"
     attempt: int | msgspec.UnsetType = msgspec.UNSET
     reason: str
+
+
+class ReplyReported(Happening, frozen=True, kw_only=True):
+    """The platform says what became of the reply at place `index`: `delivered`, `read` or `failed`."""
+
+    kind = "delivery"
+    index: int
+    status: str
 
 
 class Stream(Observer):
@@ -197,6 +214,9 @@ class Stream(Observer):
         self._publish(
             DeadLettered(at=at, key=claim.key, turn_id=claim.turn.id, attempt=claim.turn.attempt, reason=dead.reason)
         )
+
+    def reported(self, at: int, key: ConversationKey, turn_id: str, report: ReplyReport) -> None:
+        self._publish(ReplyReported(at=at, key=key, turn_id=turn_id, index=report.index, status=report.status))
 
     def _publish(self, happening: Happening) -> None:
         for watcher in self._watchers:

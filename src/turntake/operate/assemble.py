@@ -7,7 +7,7 @@ import msgspec
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.observe.turn_log import TurnLog
 from turntake.operate import logs
-from turntake.operate.accounts import Account, callbacks_of, reply_apis_of
+from turntake.operate.accounts import Account, callbacks_of, reply_apis_of, webhook_url
 from turntake.operate.accounts import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
@@ -72,6 +72,9 @@ def agent_of(options: Options) -> Agent:
 def outbound_of(options: Options, accounts: list[Account]) -> Outbound:
     """Replies stay with their turns unless they have somewhere to go; only then is an HTTP client loaded."""
     apis, callbacks = reply_apis_of(accounts), callbacks_of(accounts)
+    for account in accounts:
+        if options.public_url and account.id in apis:
+            apis[account.id].webhook_url = webhook_url(account, options)
     outbound: Outbound = NoOutbound()
     if not apis and not callbacks:
         return outbound

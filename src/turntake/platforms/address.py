@@ -7,6 +7,7 @@ comes in must be read the same way when the answer leaves:
     topic         thread@person   the thread inside a chat, and in a group the person who has a buffer there
     thread        direct-topic    Telegram: a person's topic in the direct messages of a channel
     chat          connection/chat Telegram: the business account through which the bot speaks, and the chat
+    reply         turn-place      a reply on its way: the id of its turn, and its place among the turn's replies
     metadata      "interaction"   Discord: the token that answers a command, sealed; "groupId" WhatsApp: the group
 
 Running installations have keys in these spellings, so they may not change. What could be read in two ways (a thread
@@ -23,6 +24,8 @@ UNNAMED = "default"
 
 
 DIRECT = "direct-"
+
+_REPLY = re.compile(r"(turn_[0-9a-f]{1,64})-([0-9]{1,6})", re.ASCII)
 
 
 class AccountAddress(NamedTuple):
@@ -44,6 +47,13 @@ class ChatAddress(NamedTuple):
 
     connection: str
     chat: str
+
+
+class ReplyAddress(NamedTuple):
+    """A reply: its turn, and its place among the turn's replies, counted from 0."""
+
+    turn_id: str
+    place: int
 
 
 class Interaction(NamedTuple):
@@ -89,6 +99,16 @@ def write_chat(connection: str, chat: str) -> str:
 def read_chat(conversation: str) -> ChatAddress:
     connection, _, chat = conversation.rpartition("/")
     return ChatAddress(connection, _unescaped(chat, "/"))
+
+
+def write_reply(turn_id: str, place: int) -> str:
+    return f"{turn_id}-{place}"
+
+
+def read_reply(reply_id: str) -> ReplyAddress | None:
+    """None if it is not one of ours: whoever else sends through the same account may give any."""
+    match = _REPLY.fullmatch(reply_id)
+    return ReplyAddress(match[1], int(match[2])) if match else None
 
 
 def write_direct_thread(topic_id: str) -> str:

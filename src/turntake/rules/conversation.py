@@ -10,6 +10,7 @@ import msgspec
 from turntake.rules.deadline import Deadline, Decision
 
 State = Literal["idle", "collecting", "answering", "replying"]
+ReportedStatus = Literal["sent", "delivered", "read", "failed"]
 TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
 Lease = Literal["", "alone", "promised"]
 """Whose fault it is if a lease ends without a word. "": nobody knows, since other turns ran in the same process.
@@ -30,6 +31,19 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is_final: bool = False
     unknown: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
+
+
+class ReplyReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a platform said, at `at`, became of the reply at place `index`: it was delivered, read, or failed.
+
+    `message_id` is the platform's id of the reply: if it is sent again, it gets another.
+    """
+
+    index: int
+    status: ReportedStatus
+    at: int
+    message_id: str = ""
+    error: str = ""
 
 
 class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -56,6 +70,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `failures` count towards `max_attempts`. `lapses` are leases that ended without a word: the process died, stood
     still, or could not reach the store. They count as failures only if the turn was the only one to blame: see `Lease`.
     `waits` is how often the agent, or since the answer is final the platform, was away.
+    `reports` are the latest that platforms made of its replies, one for each place at most.
     """
 
     id: str
@@ -78,6 +93,12 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lapses: int = 0
     lease: Lease = ""
     waits: int = 0
+    reports: tuple[ReplyReport, ...] = ()
+
+    @property
+    def undelivered(self) -> tuple[ReplyReport, ...]:
+        """The reports of replies that failed, by place."""
+        return tuple(report for report in self.reports if report.status == "failed")
 
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):

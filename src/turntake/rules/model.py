@@ -10,10 +10,10 @@ from itertools import chain
 import msgspec
 
 from turntake.rules import transitions
-from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, Settlement, Touch
+from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord, appended, letter_of
+from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, appended, letter_of
 from turntake.rules.rules import Rules
 
 
@@ -107,6 +107,21 @@ class Model:
         amendments = sum(message.is_amendment for message in moved)
         self.conversations[key] = transitions.requeue(conversation, len(moved), amendments, now)
         return self.conversations[key]
+
+    def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs, now: int) -> ConversationKey | None:
+        """Notes what became of a reply, if that is news; whose it was."""
+        key = self.owners.get(turn_id)
+        if key is None or not is_ours(key):
+            return None
+        closed = self.closed.get(turn_id)
+        if closed is None:
+            return key if self._keep(key, transitions.report(self._at(key), turn_id, report)) else None
+        is_ended = closed.is_letter and turn_id not in self.letters
+        noted = None if is_ended else transitions.report_closed(closed, report, now)
+        if noted is None:
+            return None
+        self._put(key, Change(self._at(key), noted))
+        return key
 
     def discard_letter(self, letter_id: str) -> bool:
         return self.letters.pop(letter_id, None) is not None

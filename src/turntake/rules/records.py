@@ -1,5 +1,6 @@
 """What goes into a store and what comes out of it: the values of its verbs."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,8 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.rules import Rules
 
+IsOurs = Callable[[ConversationKey], bool]
+"""Whether a report about a reply may come from where it came: it is signed by one account of one platform."""
 AppendStatus = Literal["buffered", "duplicate", "ignored"]
 
 

@@ -33,6 +33,7 @@ from turntake.rules.conversation import (
     Dead,
     Lease,
     Progress,
+    ReplyReport,
     Retry,
     SealedTurn,
     Settlement,
@@ -46,6 +47,9 @@ from turntake.rules.rules import Rules
 DECISIONS_KEPT = 100
 PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
 WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
+NOT_DELIVERED = "not delivered"
+_HOW_FAR = ("sent", "delivered", "read")
+"""Each says more than those before it."""
 _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 
 
@@ -196,12 +200,29 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
         if _takes_back(turn, final):
             return None
         turn = replace(turn, progress=final)
-        closed = Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn)
+        closed = _unless_failed(Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn), now)
     else:
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
         closed = replace(closed, trace=settlement.trace)
     return Change(replace(conversation, turn=None), closed)
+
+
+def report(conversation: Conversation, turn_id: str, report: ReplyReport) -> Conversation | None:
+    """A platform says what became of a reply of the open turn; None if that is nothing new, or another turn is open."""
+    turn = conversation.turn
+    noted = None if turn is None or turn.id != turn_id else _with_report(turn, report)
+    return None if noted is None else replace(conversation, turn=noted)
+
+
+def report_closed(closed: Closed, report: ReplyReport, now: int) -> Closed | None:
+    """The same of a turn that is over. If the reply failed, the turn becomes a dead letter, which has its answer.
+
+    None if that is nothing new, or if the turn is neither answered nor a dead letter for this very reason.
+    """
+    is_answer = closed.status == "answered" or (closed.is_letter and closed.reason == NOT_DELIVERED)
+    noted = _with_report(closed.turn, report) if closed.turn is not None and is_answer else None
+    return None if noted is None else _unless_failed(replace(closed, turn=noted), now)
 
 
 def requeue(conversation: Conversation, count: int, amendments: int, now: int) -> Conversation:
@@ -233,6 +254,35 @@ def set_back(conversation: Conversation, by_ms: int) -> Conversation:
     if turn is not None:
         turn = replace(turn, due_at=turn.due_at - by_ms)
     return replace(conversation, buffer=buffer, turn=turn)
+
+
+def _with_report(turn: SealedTurn, report: ReplyReport) -> SealedTurn | None:
+    """Reports come late, twice and in any order, so that one may say less than is known: then None."""
+    known = next((each for each in turn.reports if each.index == report.index), None)
+    is_news = known is None or _is_newer(report, known)
+    if not is_news or not 0 <= report.index < len(turn.progress.replies):
+        return None
+    others = (each for each in turn.reports if each.index != report.index)
+    return replace(turn, reports=tuple(sorted((*others, report), key=lambda each: each.index)))
+
+
+def _is_newer(report: ReplyReport, known: ReplyReport) -> bool:
+    if report.message_id != known.message_id:
+        return report.at > known.at  # the reply was sent again since
+    if "failed" in (report.status, known.status):
+        return known.status == "sent"  # what arrived did not fail, and what failed does not arrive
+    return _HOW_FAR.index(report.status) > _HOW_FAR.index(known.status)
+
+
+def _unless_failed(closed: Closed, now: int) -> Closed:
+    """An answered turn; or a dead letter if a platform reported that a reply failed. What failed has yet to be sent."""
+    turn = closed.turn
+    if turn is None or not turn.undelivered:
+        return closed
+    first = turn.undelivered[0]
+    unsent = replace(turn, progress=replace(turn.progress, sent=min(first.index, turn.progress.sent)))
+    at = closed.at if closed.is_letter else now
+    return replace(closed, status="dead", at=at, turn=unsent, reason=NOT_DELIVERED, error=first.error)
 
 
 def _claimed(conversation: Conversation, claim: Claim) -> SealedTurn | None:
@@ -416,5 +466,6 @@ def is_same(closed: Closed, claim: Claim, settlement: Settlement) -> bool:
         return False
     if isinstance(settlement, Answered):
         replies, turn = settlement.replies, closed.turn
-        return closed.status == "answered" and turn is not None and replies in ((), turn.progress.replies)
+        is_answered = closed.status == "answered" or closed.reason == NOT_DELIVERED
+        return is_answered and turn is not None and replies in ((), turn.progress.replies)
     return isinstance(settlement, Dead) and closed.status == "dead"

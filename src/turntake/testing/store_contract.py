@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, Retry, Touch
+from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
@@ -643,6 +643,65 @@ class StoreContract:
         assert sorted(ids_of(claim)) == ["m1", "m2"]
         assert claim.turn.id != dead.turn.id
         assert (await say(store, "m1")).status == "duplicate"
+
+    async def test_a_reply_that_failed_later_makes_a_dead_letter_with_its_answer(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """The platform took it and reported the failure when the turn was long over: the answer is still there."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await store.settle(claim, Answered(("one", "two")))
+        await clock.advance(60_000)
+        report = ReplyReport(1, "failed", clock.now(), "wamid.2", "out of reach")
+        assert await store.letters.report(claim.turn.id, report, lambda key: key == claim.key) == claim.key
+        assert await store.letters.report(claim.turn.id, report, lambda key: True) is None, "it is no news any more"
+        (letter,) = (await store.letters.list(10)).items
+        assert (letter.reason, letter.error, letter.at, letter.count) == (
+            "not delivered",
+            "out of reach",
+            clock.now(),
+            1,
+        )
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.turn is not None
+        assert (record.status, record.turn.reports) == ("dead", (report,))
+        assert record.turn.progress == Progress(("one", "two"), 1, True)
+        assert await store.history.forget(clock.now() + 1) == 0, "dead letters stay"
+        assert await store.letters.discard(claim.turn.id)
+        newer = replace(report, at=clock.now() + 1, message_id="wamid.3")
+        assert await store.letters.report(claim.turn.id, newer, lambda key: True) is None, "nobody wants to know"
+
+    async def test_reports_are_noted_with_a_turn_that_was_answered(self, store: Store, clock: VirtualClock) -> None:
+        """In whatever order they come: what is known to be read was delivered. The turn stays answered."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await store.settle(claim, Answered(("one",)))
+        ended_at = clock.now()
+        await clock.advance(1_000)
+        read, late = (ReplyReport(0, status, clock.now(), "wamid.1") for status in ("read", "delivered"))
+        for report, is_news in ((read, True), (late, False), (replace(late, index=1), False)):
+            assert (await store.letters.report(claim.turn.id, report, lambda key: True) is not None) == is_news
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.turn is not None
+        assert record.closed is not None
+        assert (record.status, record.turn.reports, record.closed.at) == ("answered", (read,), ended_at)
+        assert await store.letters.report("turn_unknown", read, lambda key: True) is None
+        assert await store.history.forget(ended_at + 1) == 1
+
+    async def test_a_reply_that_failed_before_the_answer_was_complete_makes_a_dead_letter(self, store: Store) -> None:
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        await store.save(claim, Progress(("one", "two"), 1, True))
+        report = ReplyReport(0, "failed", 1, "wamid.1", "out of reach")
+        assert await store.letters.report(claim.turn.id, report, lambda key: True) == claim.key
+        assert (await store.letters.list(10)).items == ()
+        answered = Answered(("one", "two"))
+        assert await store.settle(claim, answered)
+        assert await store.settle(claim, answered), "settling again changes nothing"
+        (letter,) = (await store.letters.list(10)).items
+        assert (letter.reason, letter.error) == ("not delivered", "out of reach")
 
     async def test_letters_are_paged_latest_first(self, store: Store, clock: VirtualClock) -> None:
         """Following the cursor shows every letter once; the last page has none."""

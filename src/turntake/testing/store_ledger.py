@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Conversation, Dead, Retry, Settlement
+from turntake.rules.conversation import Conversation, Dead, ReplyReport, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim
@@ -22,6 +22,8 @@ class Ledger:
         self.letters: dict[str, tuple[ConversationKey, tuple[Message, ...]]] = {}
         self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
         self.forgotten: list[tuple[ConversationKey, frozenset[str], int]] = []
+        self.answered: dict[str, tuple[Message, ...]] = {}
+        self.failed: dict[str, set[int]] = defaultdict(set)
         self.leases: dict[ConversationKey, tuple[int, int]] = {}
         self.epochs: dict[ConversationKey, int] = defaultdict(int)
         self.seen: dict[str, Claim] = {}
@@ -101,7 +103,8 @@ class Ledger:
                 self.untried.add(claim.turn.id)
             return
         del self.leases[claim.key]
-        self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=isinstance(settlement, Dead))
+        is_letter = isinstance(settlement, Dead) or bool(self.failed[claim.turn.id])
+        self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=is_letter)
 
     def end(self, key: ConversationKey, ended_id: str, numbers: range, now: int, is_letter: bool) -> None:
         messages = self.among(key, numbers)
@@ -110,9 +113,23 @@ class Ledger:
         self.ended[ended_id] = (key, frozenset(message.id for message in messages), now)
         if is_letter:
             self.letters[ended_id] = (key, messages)
+        else:
+            self.answered[ended_id] = messages
+
+    def reported(self, turn_id: str, report: ReplyReport, now: int) -> None:
+        """A report that was news: a reply that failed makes a dead letter of an answered turn, or will do so."""
+        if report.status != "failed":
+            self.failed[turn_id].discard(report.index)
+            return
+        self.failed[turn_id].add(report.index)
+        if turn_id in self.ended and turn_id not in self.letters:
+            key, ids, _ = self.ended[turn_id]
+            self.letters[turn_id] = (key, self.answered.pop(turn_id))
+            self.ended[turn_id] = (key, ids, now)
 
     def retried(self, letter_id: str, conversation: Conversation) -> None:
         key, messages = self.letters.pop(letter_id)
+        self.failed.pop(letter_id, None)
         for seq, message in enumerate(messages, conversation.next_seq - len(messages)):
             self.open[key][seq] = replace(message, seq=seq)
         self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])

@@ -15,7 +15,17 @@ from msgspec.structs import replace
 
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Conversation, Dead, Lease, Progress, Retry, Settlement, Touch
+from turntake.rules.conversation import (
+    Answered,
+    Conversation,
+    Dead,
+    Lease,
+    Progress,
+    ReplyReport,
+    Retry,
+    Settlement,
+    Touch,
+)
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
 from turntake.rules.records import Append, Claim
@@ -92,6 +102,14 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(1_000, is_failure=False, error="nobody", is_away=True),
         Dead("failed 3 times", "boom", "in line 5"),
     ]
+)
+reports = st.builds(
+    ReplyReport,
+    index=st.sampled_from([0, 0, 1, 2]),
+    status=st.sampled_from(["sent", "delivered", "read", "failed", "failed"]),
+    at=st.just(0),
+    message_id=st.sampled_from(["first", "first", "again"]),
+    error=st.sampled_from(["", "out of reach"]),
 )
 anyone = st.integers(0, 7)
 
@@ -225,6 +243,17 @@ class ModelMachine(RuleBasedStateMachine):
     @rule(which=anyone)
     def crash(self, which: int) -> None:
         self.held[self._held(which)[0]] = []
+
+    @precondition(lambda self: self.claims)
+    @rule(which=anyone, report=reports, is_ours=st.sampled_from([True, True, True, False]))
+    def report(self, which: int, report: ReplyReport, is_ours: bool) -> None:
+        """A platform says something of a reply that was or was not sent, of a turn that is open, over or gone."""
+        turn_id, now = self.claims[-1 - which % len(self.claims)].turn.id, self.clock.now()
+        made = replace(report, at=now)
+        key = self.ask(lambda store: store.letters.report(turn_id, made, lambda key: is_ours))
+        if key is not None:
+            assert is_ours, "a report of somebody else's is not believed"
+            self.ledger.reported(turn_id, made, now)
 
     @precondition(lambda self: self.ledger.letters)
     @rule(which=anyone, is_retry=st.booleans())

@@ -15,7 +15,17 @@ import msgspec
 
 from turntake.buffer.codec import encode
 from turntake.rules import transitions
-from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, SealedTurn, Settlement, Touch
+from turntake.rules.conversation import (
+    Change,
+    Closed,
+    Conversation,
+    Lease,
+    Progress,
+    ReplyReport,
+    SealedTurn,
+    Settlement,
+    Touch,
+)
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim, appended
@@ -77,7 +87,7 @@ class Draft(msgspec.Struct, gc=False):
 
     @property
     def is_changed(self) -> bool:
-        return self.conversation is not self.row.conversation or bool(self.ended)
+        return self.conversation is not self.row.conversation or bool(self.ended or self.closed)
 
     @property
     def written(self) -> Row:
@@ -157,6 +167,17 @@ class Draft(msgspec.Struct, gc=False):
         self.conversation = transitions.requeue(self.conversation, len(seqs), amendments, self.now)
         self.ended = (letter,)
         return self.conversation
+
+    def report(self, turn_id: str, report: ReplyReport) -> bool:
+        return self._keep(transitions.report(self.conversation, turn_id, report))
+
+    def report_closed(self, closed: Closed, report: ReplyReport) -> bool:
+        """Whether it is news; then the turn's row is written anew."""
+        noted = transitions.report_closed(closed, report, self.now)
+        if noted is None:
+            return False
+        self._put(Change(self.conversation, noted))
+        return True
 
     def discard_letter(self, letter: Closed, messages: tuple[Message, ...]) -> bool:
         self.ended = (letter,)

@@ -25,10 +25,10 @@ from turntake.buffer.open import Clocked
 from turntake.buffer.store import Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Closed, Conversation, Lease, Progress, Retry, Settlement, Touch
+from turntake.rules.conversation import Closed, Conversation, Lease, Progress, ReplyReport, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, letter_of
+from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, letter_of
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import is_same
 
@@ -173,6 +173,29 @@ class CasStore(Store, Clocked):
         listed = await self.backend.archive.conversations(after, PAGE)
         return [cursor for cursor, _ in listed if cursor.due_at is not None]
 
+    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
+        for _ in range(ROUNDS):
+            turn = await self.backend.archive.turn(turn_id)
+            if turn is None or not is_ours(turn.key):
+                return None
+            key = turn.key
+            if turn.closed is None and await self._submit(key, lambda draft: draft.report(turn_id, report)):
+                return key
+            (row,) = await self.backend.load([key])
+            # Read after the row, as letters are: whoever closes a turn or ends a letter writes the conversation.
+            turn = await self.backend.archive.turn(turn_id)
+            if turn is None or turn.closed is None or (turn.closed.is_letter and not turn.is_letter):
+                return None
+            draft = Draft(key, row, self.clock.now())
+            if not draft.report_closed(turn.closed, report):
+                return None
+            draft.encode()
+            (refusal,) = await self.backend.swap(self.backend.shard_of(key), [draft], None)
+            if refusal is None:
+                self._queue(key).remember(key, draft.written)
+                return key
+        raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
+
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages cannot be read is handed back, and costs nobody else's."""
         self._queue(due.key).remember(due.key, draft.written)
@@ -271,6 +294,9 @@ class CasLetters(Letters):
 
     async def retry(self, letter_id: str) -> Conversation | None:
         return await self._store.end_letter(letter_id, Draft.retry_letter)
+
+    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
+        return await self._store.report(turn_id, report, is_ours)
 
     async def discard(self, letter_id: str) -> bool:
         return bool(await self._store.end_letter(letter_id, Draft.discard_letter))

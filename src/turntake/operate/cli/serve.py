@@ -103,6 +103,7 @@ async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFil
         max_webhook_bytes=options.webhooks.body_bytes,
         groups=options.webhooks.groups,
         oldest_ms=options.webhooks.oldest_ms,
+        delivery=options.webhooks.delivery,
     )
     server = Server(
         app,

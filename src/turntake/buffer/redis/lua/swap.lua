@@ -115,6 +115,8 @@ local function put_turn(row, index, conversation, arg)
         end
     elseif ARGV[arg + 6] == '1' then
         call('HSET', row, 'k', conversation, 'c', ARGV[arg + 7], 'l', '1')
+        -- A turn may become a letter long after it was closed, when a platform reports that its answer failed.
+        call('ZREM', KEYS[2], id)
         call('ZADD', KEYS[3], at, id)
     else
         call('HSET', row, 'k', conversation, 'c', ARGV[arg + 7])
