@@ -10,7 +10,7 @@ from turntake import ConversationKey, Message
 from turntake.http.events import frame
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.stream import QUEUE_LENGTH, Stream
-from turntake.rules.conversation import Answered, Buffer, Conversation, Dead, Retry, SealedTurn, Touch
+from turntake.rules.conversation import Answered, Buffer, Conversation, Dead, ReplyReport, Retry, SealedTurn, Touch
 from turntake.rules.deadline import Deadline
 from turntake.rules.records import Appended, Claim
 from turntake.testing.clock import VirtualClock
@@ -56,6 +56,11 @@ STEPS: dict[str, tuple[Tell, str, dict[str, Any]]] = {
         lambda to: to.tell(Observer.touched, ADA, Touch("clear"), Conversation(3)),
         "dead-lettered",
         {"turnId": "", "reason": "cleared by order"},
+    ),
+    "reported": (
+        lambda to: to.tell(Observer.reported, ADA, "t1", ReplyReport(1, "failed", START, "wamid.1", "a secret")),
+        "delivery",
+        {"turnId": "t1", "index": 1, "status": "failed"},
     ),
     "interrupted": (
         lambda to: to.tell(Observer.interrupted, ADA, "t1"),

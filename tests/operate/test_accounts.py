@@ -13,8 +13,10 @@ import pytest
 
 from harness.serving import run
 from turntake import plugins as adapters
+from turntake.deliver.replies import Replies
 from turntake.errors import ConfigurationError, Forged, MissingExtra
 from turntake.operate.accounts import Account, accounts, channels_of, listeners_of, reply_apis_of, shared_secrets
+from turntake.operate.assemble import outbound_of
 from turntake.operate.cli import main
 from turntake.operate.options.sources import load
 from turntake.platforms.channel import Channel
@@ -363,3 +365,12 @@ def test_accounts_that_share_a_secret_are_told_apart_by_nothing() -> None:
 def test_accounts_may_share_a_secret_where_the_address_is_signed() -> None:
     shop = {"TURNTAKE_TWILIO_ACCOUNTS": "shop", "TURNTAKE_TWILIO_SHOP_AUTH_TOKEN": "t"}
     assert shared_secrets(found({"TURNTAKE_TWILIO_AUTH_TOKEN": "t"} | shop).values()) == []
+
+
+def test_a_platform_is_told_where_to_report_only_if_the_address_is_public() -> None:
+    twilio = {"TURNTAKE_TWILIO_AUTH_TOKEN": "t", "TURNTAKE_TWILIO_ACCOUNT_SID": "AC1", "TURNTAKE_TWILIO_ACCOUNTS": "eu"}
+    for public_url, told in (("https://bot.example/", "https://bot.example/webhooks/twilio"), ("", "")):
+        options = load(environ=twilio | ({"TURNTAKE_PUBLIC_URL": public_url} if public_url else {}))
+        outbound = outbound_of(options, accounts(options))
+        assert isinstance(outbound, Replies)
+        assert {name: api.webhook_url for name, api in outbound.apis.items()} == {("twilio", ""): told}

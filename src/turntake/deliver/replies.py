@@ -41,7 +41,7 @@ class Replies(Outbound):
         *,
         clock: Clock | None = None,
     ) -> None:
-        self._apis = apis
+        self.apis = apis
         self._elsewhere = elsewhere or NoOutbound()
         self._options = options
         self._clock = clock or SystemClock()
@@ -110,7 +110,7 @@ class Replies(Outbound):
         return to.last.id if is_wanted and to.last else ""
 
     def _api(self, key: ConversationKey) -> ReplyApi | None:
-        return self._apis.get((key.channel, address.read_account(key.account).name))
+        return self.apis.get((key.channel, address.read_account(key.account).name))
 
     @asynccontextmanager
     async def _composing(self, api: ReplyApi, to: Recipient) -> AsyncIterator[None]:

@@ -282,7 +282,8 @@ def _unless_failed(closed: Closed, now: int) -> Closed:
     first = turn.undelivered[0]
     unsent = replace(turn, progress=replace(turn.progress, sent=min(first.index, turn.progress.sent)))
     at = closed.at if closed.is_letter else now
-    return replace(closed, status="dead", at=at, turn=unsent, reason=NOT_DELIVERED, error=first.error)
+    noted = replace(closed, status="dead", at=at, turn=unsent, reason=NOT_DELIVERED, error=first.error)
+    return replace(noted, amendments=turn.amendments)
 
 
 def _claimed(conversation: Conversation, claim: Claim) -> SealedTurn | None:
