@@ -21,10 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turntake.accept.activity import Activity
 from turntake.accept.intake import Intake
 from turntake.accept.messages import Messages
-from turntake.accept.options import (Delivery, Groups, RefuseUnsigned, WebhookOptions
+from turntake.accept.options import Delivery, Groups, WebhookOptions
 from turntake.accept.refusals import Refusals
-from turntake.accept.webhooks import Channels, WebhookOptions
-from turntake.accept.webhooks import Channels, Webhooks)
+from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
 from turntake.http.endpoint import Access, Endpoint
 from turntake.http.events import EventStream
