@@ -1,4 +1,4 @@
-"""`python -m mutants [--count 60 | --all] [--seed N] [--only PATH ...] [--list]`"""
+"""`python -m mutants [--count 60 | --all] [--seed N] [--only PATH ...] [--near] [--list]`"""
 
 import argparse
 import random
@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="every one, which takes many hours")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", nargs="+", default=FOLDERS, help="folders or files of src/turntake")
+    parser.add_argument("--near", action="store_true", help="ask the nearest tests only: quick, with more survivors")
     parser.add_argument("--list", action="store_true", help="print them and run nothing")
     options = parser.parse_args()
     found = [mutant for place in options.only for mutant in mutants_in(PROJECT, place)]
@@ -32,7 +33,7 @@ def main() -> int:
         print("\n".join(map(str, chosen)))
         return 0
     with tempfile.TemporaryDirectory(prefix="turntake-mutants-") as folder:
-        verdicts = judged(Trial(PROJECT, Path(folder)), chosen)
+        verdicts = judged(Trial(PROJECT, Path(folder), 1 if options.near else None), chosen)
     print("\n".join(table(verdicts)))
     return 0
 

@@ -38,10 +38,11 @@ class Verdict(NamedTuple):
 
 
 class Trial:
-    """Runs the tests of one mutant after the other; `folder` is the copy."""
+    """Runs the tests of one mutant after the other; `folder` is the copy. Of each chain, `most` stages are run."""
 
-    def __init__(self, project: Path, folder: Path) -> None:
+    def __init__(self, project: Path, folder: Path, most: int | None = None) -> None:
         self._folder = folder
+        self._most = most
         self._usual_s: dict[Stage, float] = {}
         self._left_out: list[str] = []
         for name in _files(project):
@@ -58,7 +59,7 @@ class Trial:
         path, began = self._folder / mutant.path, time.monotonic()
         sound = path.read_bytes()
         killed_by = ""
-        for number, stage in enumerate(stages_for(mutant.path)):
+        for number, stage in enumerate(stages_for(mutant.path)[: self._most]):
             flags = WIDE if number else ()
             self._learn(stage, flags)
             path.write_bytes(mutant.applied(sound))
