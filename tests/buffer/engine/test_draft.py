@@ -32,7 +32,7 @@ def test_open_messages_begin_with_the_turn_and_then_with_the_buffer() -> None:
     behind = said("m3", after=claimed)
     assert behind.open_from == 1, "an answer is under way"
     settled = Draft(ANN, behind.written, NOW)
-    assert settled.settle(Claim(ANN, 1, turn, ()), Answered())
+    assert settled.settle(Claim(ANN, claimed.conversation.epoch, turn, ()), Answered())
     assert settled.open_from == 3
     settled.encode()
     cleared = Draft(ANN, settled.written, NOW)

@@ -84,7 +84,7 @@ async def test_an_interruption_is_published_once_it_is_so(backend: FakeBackend, 
     await submitted(one, ANN, at_once("m1"))
     turn = await submitted(one, ANN, lambda draft: draft.claim(60_000))
     assert turn is not None
-    claim = Claim(ANN, 1, turn, ())
+    claim = Claim(ANN, backend.rows[ANN].conversation.epoch, turn, ())
     backend.published.clear()
     await submitted(other, ANN, lambda draft: draft.save(claim, Progress(("so",), 0)))
     await submitted(one, ANN, saying("m2", ANN, interrupting))
@@ -93,5 +93,6 @@ async def test_an_interruption_is_published_once_it_is_so(backend: FakeBackend, 
     await clock.advance(30_000)
     turn = await submitted(one, ANN, lambda draft: draft.claim(60_000))
     assert turn is not None
+    epoch = backend.rows[ANN].conversation.epoch
     await submitted(one, ANN, saying("m3", ANN, interrupting))
-    assert [hint.interrupted for hint in backend.published if hint.interrupted] == [((str(ANN), turn.id, 2),)]
+    assert [hint.interrupted for hint in backend.published if hint.interrupted] == [((str(ANN), turn.id, epoch),)]

@@ -60,10 +60,9 @@ async def test_a_late_draft_that_changes_nothing_is_still_compared(backend: Fake
     await submitted(one, ANN, at_once("m1"))
     turn = await submitted(one, ANN, lambda draft: draft.claim(100))
     assert turn is not None
+    claim = Claim(ANN, backend.rows[ANN].conversation.epoch, turn, ())
     backend.is_deaf = True
-    assert await submitted(other, ANN, lambda draft: draft.extend(Claim(ANN, 1, turn, ()), 200)), (
-        "the store's row says that it holds"
-    )
+    assert await submitted(other, ANN, lambda draft: draft.extend(claim, 200)), "the store's row says that it holds"
 
 
 async def test_two_conversations_are_written_in_parallel_and_one_never_twice(

@@ -44,7 +44,7 @@ def test_a_change_starts_the_server_again(tmp_path: Path) -> None:
 
 def test_python_files_and_settings_are_watched_but_not_what_is_installed(tmp_path: Path) -> None:
     wanted = ["agent.py", "deep/er/tools.py", "turntake.toml", ".env"]
-    for name in [*wanted, "notes.md", ".venv/lib/x.py", "venv/y.py", "node_modules/z.py", "__pycache__/agent.py"]:
+    for name in [*wanted, "notes.txt", ".venv/lib/x.py", "venv/y.py", "node_modules/z.py", "__pycache__/agent.py"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert sorted(path.relative_to(tmp_path).as_posix() for path in watched(tmp_path)) == sorted(wanted)
