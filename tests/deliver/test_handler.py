@@ -8,10 +8,11 @@ from contextvars import ContextVar
 import pytest
 
 from harness.turns import AT_ONCE, answered_turns, only_turn, say
-from turntake import Turn, TurnTake
+from turntake import Observer, Turn, TurnTake
 from turntake.deliver.handler import Handler
 from turntake.deliver.options import Yields
-from turntake.rules.records import TurnRecord
+from turntake.rules.conversation import Dead
+from turntake.rules.records import Claim, TurnRecord
 
 
 async def test_a_plain_function_runs_beside_the_event_loop() -> None:
@@ -130,20 +131,24 @@ async def test_any_other_result_says_what_to_return(result: object, says: str) -
     assert says in record.closed.error
 
 
-async def test_a_generator_is_closed_when_it_is_interrupted() -> None:
-    """Its `finally` runs, so that a stream from a model does not stay open."""
-    closed, begun = asyncio.Event(), asyncio.Event()
+async def test_a_generator_is_closed_before_its_turn_is_settled() -> None:
+    """Its `finally` runs even if a piece of it is refused, so that a stream from a model does not stay open."""
+    closed: list[bool] = []
 
-    async def answer(turn: Turn) -> AsyncIterator[str]:
+    async def answer(turn: Turn) -> AsyncIterator[object]:
         try:
-            begun.set()
-            await asyncio.Event().wait()
-            yield "never"
+            yield 7
         finally:
-            closed.set()
+            closed.append(True)
 
-    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, shutdown_ms=0)
-    async with turns:
+    class Settled(Observer):
+        was_closed: tuple[bool, ...] = ()
+
+        def dead(self, at: int, claim: Claim, dead: Dead, error: Exception | None) -> None:
+            self.was_closed = tuple(closed)
+
+    observer = Settled()
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, observers=[observer])
+    async with turns, answered_turns(turns, 1):
         await say(turns, "hi")
-        await begun.wait()
-    assert closed.is_set()
+    assert observer.was_closed == (True,)
