@@ -10,12 +10,14 @@ import pytest
 
 from turntake import ConversationKey, Rules
 from turntake.rules import transitions
-from turntake.rules.conversation import Answered, Conversation, Dead, Progress, Retry, Touch
+from turntake.rules.conversation import Answered, Closed, Conversation, Dead, Progress, Retry, SealedTurn, Touch
+from turntake.rules.deadline import Deadline
 from turntake.rules.records import Claim
 
 ROOT = Path(__file__).parent.parent
 KEY = ConversationKey.of("ada")
 FINAL = Progress(("Hello",), is_final=True)
+LETTER = Closed("turn_x", 1, 1, "dead", 1, 0, SealedTurn("turn_x", 1, 1, Deadline(0, ""), 0, 0, 0, (), progress=FINAL))
 SETTLEMENTS = (Answered(), Dead("given up"), Retry(1_000), Retry(1_000, progress=FINAL))
 
 
@@ -34,6 +36,8 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
         received, closed = transitions.receive(conversation, Rules(on_busy=on_busy), now)
         yield "receive" if closed is None else "interrupt", received
     yield "requeue", transitions.requeue(conversation, 1, 0, now)
+    if not conversation.resumed:
+        yield "resume", transitions.resume(conversation, LETTER, now)
     yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
     if conversation.due_at is not None:
         yield "claim", transitions.claim(conversation, KEY, 1_000, max(now, conversation.due_at))

@@ -81,7 +81,11 @@ class Letters(ABC):
 
     @abstractmethod
     async def retry(self, letter_id: str) -> Conversation | None:
-        """Its messages wait in their conversation again, due at once; None if there is no such letter."""
+        """If its answer is complete, what has not left of it is sent, under the turn's id, after the turn that may be
+        under way; the agent is not asked. Else its messages wait in their conversation again, due at once.
+
+        None if there is no such letter.
+        """
 
     @abstractmethod
     async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:

@@ -100,6 +100,10 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The reports of replies that failed, by place."""
         return tuple(report for report in self.reports if report.status == "failed")
 
+    @property
+    def state(self) -> Literal["answering", "replying"]:
+        return "replying" if self.progress.is_final else "answering"
+
 
 class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where one conversation stands.
@@ -107,6 +111,8 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `began_at` is when its first message came; 0 if an earlier release wrote it. Once nothing of a conversation is left,
     it is forgotten whole; if the person comes back, numbers start again at 1, and `began_at` tells the new turns from
     the old ones.
+    `resumed` are turns out of the dead letters whose answers have yet to be sent: each takes the place of `turn` as
+    soon as that is free.
     """
 
     next_seq: int = 1
@@ -115,11 +121,17 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     turn: SealedTurn | None = None
     agent: str = ""
     began_at: int = 0
+    resumed: tuple[SealedTurn, ...] = ()
+
+    @property
+    def open_turns(self) -> tuple[SealedTurn, ...]:
+        """All turns that are not over: those that wait for the place of the one under way, and that one."""
+        return self.resumed if self.turn is None else (*self.resumed, self.turn)
 
     @property
     def state(self) -> State:
         if self.turn is not None:
-            return "replying" if self.turn.progress.is_final else "answering"
+            return self.turn.state
         return "idle" if self.buffer is None else "collecting"
 
     @property
@@ -187,6 +199,11 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def count(self) -> int:
         """How many messages it had; amendments are none."""
         return self.tail - self.head + 1 - self.amendments
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether its answer is complete, so that all that is left to do is to send it."""
+        return self.turn is not None and self.turn.progress.is_final
 
     @property
     def is_letter(self) -> bool:

@@ -82,10 +82,10 @@ class Model:
         if closed is not None:
             messages = in_order(as_said(self._range(key, closed.head, closed.tail)))
             return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
-        turn = conversation.turn
-        assert turn is not None, "a turn without a record of its end is the conversation's open one"
+        # A turn without a record of its end is open.
+        (turn,) = (turn for turn in conversation.open_turns if turn.id == turn_id)
         messages = in_order(as_said(self._range(key, turn.head, turn.tail)))
-        return TurnRecord(key, turn_id, conversation.state, conversation.epoch, turn, messages)
+        return TurnRecord(key, turn_id, turn.state, conversation.epoch, turn, messages)
 
     def letter(self, letter_id: str) -> Letter | None:
         closed = self.letters.get(letter_id)
@@ -95,12 +95,17 @@ class Model:
         return letter_of(key, closed, in_order(as_said(self._range(key, closed.head, closed.tail))))
 
     def retry_letter(self, letter_id: str, now: int) -> Conversation | None:
-        """The letter's messages wait again, due at once, with new numbers; None if there is no such letter."""
+        """The rest of its answer is to be sent; or, without a complete answer, its messages wait again with new
+        numbers. Due at once either way. None if there is no such letter."""
         closed = self.letters.pop(letter_id, None)
         if closed is None:
             return None
         key = self.owners[letter_id]
         messages, conversation = self.messages[key], self.conversations[key]
+        if closed.is_resumable:
+            del self.closed[letter_id]
+            self.conversations[key] = transitions.resume(conversation, closed, now)
+            return self.conversations[key]
         moved = self._range(key, closed.head, closed.tail)
         for new_seq, message in enumerate(moved, conversation.next_seq):
             messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)

@@ -6,11 +6,13 @@ Stores load a `Conversation`, call one of these, and write the result back in on
     state        what holds                          its one deadline          left by
     ---------    --------------------------------    ----------------------    -----------------------------------
     idle         nothing waits, nothing is sealed    none                      receive -> collecting,
-                                                                               requeue -> collecting
-    collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle
+                                                                               requeue -> collecting,
+                                                                               resume -> replying
+    collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle,
+                                                                               resume -> replying
     answering    `turn` is sealed                    lease end, or retry       save -> replying, settle -> idle or
                                                                                collecting or replying,
-                                                                               interrupt -> collecting
+                                                                               interrupt -> collecting or replying
     replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting
 
 `docs/state_diagram.py` draws this table, and `tests/test_states.py` walks through the functions to see that it is true.
@@ -91,7 +93,7 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "")
     buffer = _grown(conversation, rules, now)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
     grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
-    return Change(grown, closed)
+    return Change(_next_resumed(grown), closed)
 
 
 def amend(conversation: Conversation) -> Conversation | None:
@@ -205,7 +207,27 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
         closed = replace(closed, trace=settlement.trace)
-    return Change(replace(conversation, turn=None), closed)
+    return Change(_next_resumed(replace(conversation, turn=None)), closed)
+
+
+def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation:
+    """A dead letter whose answer is complete: its turn is open again under its own id, and what has not left is sent.
+
+    If another turn is under way, it waits for that one, and goes before what is buffered.
+    """
+    assert letter.turn is not None, "only a turn has an answer"
+    reports = tuple(report for report in letter.turn.reports if report.status != "failed")
+    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True, reports=reports)
+    again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
+    return _next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
+
+
+def _next_resumed(conversation: Conversation) -> Conversation:
+    """With a resumed turn in the place of the one that ended. Claims from before it was a dead letter count no more."""
+    if conversation.turn is not None or not conversation.resumed:
+        return conversation
+    first, *rest = conversation.resumed
+    return replace(conversation, epoch=conversation.epoch + 1, turn=first, resumed=tuple(rest))
 
 
 def report(conversation: Conversation, turn_id: str, report: ReplyReport) -> Conversation | None:
@@ -456,8 +478,8 @@ def _noted(decisions: tuple[Decision, ...], due: Deadline, now: int) -> tuple[De
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:
     """The numbers of the messages that are not settled yet: the sealed ones, then those that wait."""
-    turn, buffer = conversation.turn, conversation.buffer
-    sealed = () if turn is None else (range(turn.head, turn.tail + 1),)
+    buffer = conversation.buffer
+    sealed = tuple(range(turn.head, turn.tail + 1) for turn in conversation.open_turns)
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
 
 

@@ -629,6 +629,76 @@ class StoreContract:
         assert record is not None
         assert record.status == "dead"
 
+    async def test_a_letter_with_a_complete_answer_is_only_sent(self, store: Store, clock: VirtualClock) -> None:
+        """Under the same id, from where it stopped, before what waits; a claim of before counts for nothing."""
+        progress = Progress(("one", "two"), 1, True)
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await store.save(claim, progress)
+        assert await store.settle(claim, Dead("given up", "no token"))
+        await say(store, "m2", rules=OFF)
+        await clock.advance(1)
+        resumed = await store.letters.retry(claim.turn.id)
+        assert resumed is not None
+        assert (resumed.state, resumed.due_at) == ("replying", clock.now())
+        assert await store.letters.get(claim.turn.id) is None
+        assert (await store.letters.list(10)).items == ()
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert (record.status, record.closed) == ("replying", None)
+        assert not await store.settle(claim, Retry(0))
+        again = await take(store)
+        assert (again.turn.id, again.turn.progress, ids_of(again)) == (claim.turn.id, progress, ["m1"])
+        assert (again.turn.attempt, again.turn.failures, again.turn.claimed_at) == (1, 0, clock.now())
+        assert await store.settle(again, Answered())
+        assert ids_of(await take(store)) == ["m2"]
+
+    async def test_a_reply_that_failed_is_sent_again_out_of_the_letters(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """That it failed before counts no more: once it is sent again, the turn is answered."""
+        await say(store, "m1", rules=OFF)
+        claim = await take(store)
+        assert await store.settle(claim, Answered(("one", "two")))
+        failed = ReplyReport(1, "failed", clock.now(), "wamid.2", "out of reach")
+        assert await store.letters.report(claim.turn.id, failed, lambda key: True) == claim.key
+        assert await store.letters.retry(claim.turn.id) is not None
+        again = await take(store)
+        assert (again.turn.id, again.turn.progress) == (claim.turn.id, Progress(("one", "two"), 1, True))
+        assert await store.settle(again, Answered())
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.status == "answered"
+        assert (await store.letters.list(10)).items == ()
+
+    async def test_a_complete_answer_out_of_the_letters_waits_for_the_turn_under_way(self, store: Store) -> None:
+        """Two of them, in the order in which they were retried, and none of them is lost or overtaken by what waits."""
+        letters = []
+        for id in ("m1", "m2"):
+            await say(store, id, rules=OFF)
+            claim = await take(store)
+            assert await store.save(claim, Progress((id,), 0, True))
+            assert await store.settle(claim, Dead("given up"))
+            letters.append(claim.turn.id)
+        await say(store, "m3", rules=OFF)
+        busy = await take(store)
+        await say(store, "m4", rules=OFF)
+        for letter_id in letters:
+            assert await store.letters.retry(letter_id) is not None
+        assert await store.claim(10, LEASE_MS) == []
+        assert await open_ids(store) == ["m1", "m2", "m3", "m4"]
+        for letter_id in letters:
+            record = await store.history.turn(letter_id)
+            assert record is not None
+            assert (record.status, record.closed) == ("replying", None)
+        assert await store.extend([busy], LEASE_MS) == [True]
+        assert await store.settle(busy, Answered(("three",)))
+        order = []
+        while claims := await store.claim(10, LEASE_MS):
+            order += [ids_of(claim) for claim in claims]
+            assert [await store.settle(claim, Answered()) for claim in claims] == [True]
+        assert order == [["m1"], ["m2"], ["m4"]]
+
     async def test_a_retried_letter_waits_again_and_is_due_at_once(self, store: Store) -> None:
         """Its messages get the next numbers, behind what is waiting, and a new turn."""
         await say(store, "m1", rules=OFF)

@@ -19,6 +19,7 @@ class Ledger:
     def __init__(self) -> None:
         self.open: dict[ConversationKey, dict[int, Message]] = defaultdict(dict)
         self.sealed: dict[ConversationKey, range] = {}
+        self.resumed: dict[ConversationKey, list[range]] = defaultdict(list)
         self.letters: dict[str, tuple[ConversationKey, tuple[Message, ...]]] = {}
         self.ended: dict[str, tuple[ConversationKey, frozenset[str], int]] = {}
         self.forgotten: list[tuple[ConversationKey, frozenset[str], int]] = []
@@ -43,7 +44,12 @@ class Ledger:
 
     def waiting(self, key: ConversationKey) -> tuple[Message, ...]:
         """All that waits, amendments too."""
-        return tuple(self.open[key][seq] for seq in sorted(self.open[key]) if seq not in self.sealed.get(key, ()))
+        sealed = {seq for numbers in self.sealed_ranges(key) for seq in numbers}
+        return tuple(self.open[key][seq] for seq in sorted(self.open[key]) if seq not in sealed)
+
+    def sealed_ranges(self, key: ConversationKey) -> list[range]:
+        """The numbers of all turns that are open, in the order in which a snapshot has them."""
+        return [*self.resumed[key], *([self.sealed[key]] if key in self.sealed else [])]
 
     def among(self, key: ConversationKey, numbers: range) -> tuple[Message, ...]:
         """What is open among these, which are all numbers of a turn."""
@@ -66,6 +72,7 @@ class Ledger:
             assert not message.is_amendment, "an amendment stops no answer"
             assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"
             del self.leases[key], self.sealed[key]
+            self._take_resumed(key)
 
     def claimed(self, claim: Claim, lease_ms: int, now: int) -> None:
         assert self.leases.get(claim.key, (0, now))[1] <= now, "nobody else's lease runs"
@@ -105,6 +112,7 @@ class Ledger:
         del self.leases[claim.key]
         is_letter = isinstance(settlement, Dead) or bool(self.failed[claim.turn.id])
         self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=is_letter)
+        self._take_resumed(claim.key)
 
     def end(self, key: ConversationKey, ended_id: str, numbers: range, now: int, is_letter: bool) -> None:
         messages = self.among(key, numbers)
@@ -130,9 +138,19 @@ class Ledger:
     def retried(self, letter_id: str, conversation: Conversation) -> None:
         key, messages = self.letters.pop(letter_id)
         self.failed.pop(letter_id, None)
+        if any(turn.id == letter_id for turn in conversation.open_turns):
+            self.open[key] |= {message.seq: message for message in messages}
+            self.resumed[key].append(range(messages[0].seq, messages[-1].seq + 1))
+            del self.ended[letter_id]
+            self._take_resumed(key)
+            return
         for seq, message in enumerate(messages, conversation.next_seq - len(messages)):
             self.open[key][seq] = replace(message, seq=seq)
         self.ended[letter_id] = (key, frozenset(), self.ended[letter_id][2])
+
+    def _take_resumed(self, key: ConversationKey) -> None:
+        if key not in self.sealed and self.resumed[key]:
+            self.sealed[key] = self.resumed[key].pop(0)
 
     def forget(self, before: int, ids_before: int) -> None:
         for ended_id, (key, ids, at) in list(self.ended.items()):

@@ -290,9 +290,10 @@ class ModelMachine(RuleBasedStateMachine):
         for key in self.model.conversations:
             found = self.model.find(key)
             assert found is not None
-            sealed = self.ledger.among(key, self.ledger.sealed.get(key, range(0)))
+            ranges = self.ledger.sealed_ranges(key)
+            sealed = tuple(said for numbers in ranges for said in as_said(self.ledger.among(key, numbers)))
             waiting = self.ledger.waiting(key)
-            assert found.messages == as_said(sealed) + as_said(waiting)
+            assert found.messages == sealed + as_said(waiting)
             assert found.conversation.waiting == sum(not message.is_amendment for message in waiting)
         for letter_id, (_, messages) in self.ledger.letters.items():
             letter = self.model.letter(letter_id)

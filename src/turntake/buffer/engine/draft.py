@@ -30,6 +30,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim, appended
 from turntake.rules.rules import Rules
+from turntake.rules.transitions import open_ranges
 
 # A million values: two histories of one row agree on a version once in a million writes. Lua counts exactly to 53 bits,
 # of which 33 are left: room for the seconds since 1970 and five times as many writes.
@@ -97,10 +98,7 @@ class Draft(msgspec.Struct, gc=False):
     @property
     def open_from(self) -> int:
         """The number of the first message that is not settled; the next one's if there is none."""
-        conversation = self.conversation
-        if conversation.turn is not None:
-            return conversation.turn.head
-        return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
+        return min((numbers.start for numbers in open_ranges(self.conversation)), default=self.conversation.next_seq)
 
     def encode(self) -> None:
         """Writes the conversation down, once all is decided."""
@@ -160,7 +158,11 @@ class Draft(msgspec.Struct, gc=False):
         return True
 
     def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
-        """The letter's messages, as they are stored, wait again, with the next numbers."""
+        """The rest of its answer is to be sent; or its messages wait again, as they are stored, with new numbers."""
+        if letter.is_resumable:
+            self.conversation = transitions.resume(self.conversation, letter, self.now)
+            self.opened = tuple(turn for turn in self.conversation.open_turns if turn.id == letter.id)
+            return self.conversation
         seqs = sorted(message.seq for message in messages)
         self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
         amendments = sum(message.is_amendment for message in messages)

@@ -61,10 +61,10 @@ class CasHistory(History):
         if row.closed is None:
             (loaded,) = await self._backend.load([row.key])
             conversation = loaded.conversation
-            turn = conversation.turn
-            if turn is not None and turn.id == row.id:
+            turn = next((turn for turn in conversation.open_turns if turn.id == row.id), None)
+            if turn is not None:
                 messages = _shown(await self._backend.messages(row.key, turn.head, turn.tail))
-                return TurnRecord(row.key, row.id, conversation.state, conversation.epoch, turn, messages)
+                return TurnRecord(row.key, row.id, turn.state, conversation.epoch, turn, messages)
             again = await self._backend.archive.turn(row.id)
             if again is None or again.closed is None:
                 return None
