@@ -275,7 +275,8 @@ def set_back(conversation: Conversation, by_ms: int) -> Conversation:
         )
     if turn is not None:
         turn = replace(turn, due_at=turn.due_at - by_ms)
-    return replace(conversation, buffer=buffer, turn=turn)
+    resumed = tuple(replace(each, due_at=each.due_at - by_ms) for each in conversation.resumed)
+    return replace(conversation, buffer=buffer, turn=turn, resumed=resumed)
 
 
 def _with_report(turn: SealedTurn, report: ReplyReport) -> SealedTurn | None:
