@@ -24,9 +24,9 @@ class FakeBackend:
     """What a write queue needs of a backend, in memory. It fails, stalls and refuses when it is told to.
 
     `errors` fail whole swaps, `unwritable` single drafts, and `unreadable` the loading of rows. `busy` conversations
-    are always refused; if `is_deaf` is set, the next draft is refused unread; with `refuses_then_fails`, the swap after
-    one in which everything was refused fails. If `is_mute` is set, nothing can be published. Nothing is swapped while
-    `gate` is closed.
+    are always refused, and those in `kept` once, since nobody may write them for so many milliseconds. If `is_deaf` is
+    set, the next draft is refused unread; with `refuses_then_fails`, the swap after one in which everything was refused
+    fails. If `is_mute` is set, nothing can be published. Nothing is swapped while `gate` is closed.
     """
 
     def __init__(self) -> None:
@@ -42,6 +42,8 @@ class FakeBackend:
         self.is_mute = False
         self.refuses_then_fails = False
         self.busy: set[ConversationKey] = set()
+        self.kept: dict[ConversationKey, int] = {}
+        self.asked_to_keep: list[int] = []
         self.unwritable: dict[ConversationKey, Exception] = {}
         self.unreadable: set[ConversationKey] = set()
         self.loaded: list[ConversationKey] = []
@@ -88,6 +90,9 @@ class FakeBackend:
     def _put(self, draft: Draft) -> Refusal | None:
         if draft.key in self.unwritable:
             return Refusal(draft.row, error=self.unwritable[draft.key])
+        self.asked_to_keep.append(draft.keep_ms)
+        if draft.key in self.kept:
+            return Refusal(self.rows.get(draft.key, Row()), kept_ms=self.kept.pop(draft.key))
         if draft.key in self.busy:
             return Refusal(self.rows.get(draft.key, Row()))
         if self.is_deaf:

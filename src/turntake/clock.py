@@ -40,6 +40,11 @@ APART_MS = 250
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+async def real_pause(duration_ms: int) -> None:
+    """So long by the wall, whatever clock a store goes by: for what a server measures by itself."""
+    await asyncio.sleep(duration_ms / 1000)
+
+
 class Timer(Protocol):
     """Something that will happen, unless cancelled."""
 

@@ -248,7 +248,7 @@ class TurnTake:
         if conversation is None:
             return None
         if conversation.due_at is not None:
-            self._alarm.ring(conversation.due_at)
+            self._alarm.ring(self.store.wake_at(key, conversation.due_at))
         self.observers.tell(Observer.touched, key, touch, conversation)
         return conversation
 
@@ -323,7 +323,7 @@ class TurnTake:
     def _wake(self, arrival: Arrival, appended: Appended) -> None:
         """Tells the worker here of a new deadline, of an interruption, or of a message during its answer."""
         if appended.due_at is not None:
-            self._alarm.ring(appended.due_at)
+            self._alarm.ring(self.store.wake_at(arrival.key, appended.due_at))
         if self._worker is None:
             return
         if appended.interrupted is not None:

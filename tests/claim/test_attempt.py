@@ -104,7 +104,9 @@ async def test_a_promise_is_not_cut_short_while_it_is_being_saved(clock: Virtual
     """Leases are extended meanwhile, and this one may not be: its time would shrink to that of a lease."""
 
     class Slow(MemoryStore):
-        async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+        async def extend(
+            self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None
+        ) -> Sequence[bool | None]:
             kept = await super().extend(claims, lease_ms, lease)
             if lease_ms == 600_000:
                 await clock.sleep(30_000)

@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say, taken_over
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.claim import leases
+from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Lease
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
@@ -122,7 +126,9 @@ async def test_a_worker_that_is_in_time_extends_no_leases_to_claim(clock: Virtua
     extended: list[int] = []
 
     class Counting(MemoryStore):
-        async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+        async def extend(
+            self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None
+        ) -> Sequence[bool | None]:
             extended.append(len(claims))
             return await super().extend(claims, lease_ms, lease)
 
@@ -137,3 +143,37 @@ async def test_a_worker_that_is_in_time_extends_no_leases_to_claim(clock: Virtua
         assert extended == []
         await clock.advance(10_000)
         assert extended == [10]
+
+
+@pytest.mark.parametrize("way", ["silent", "failing", "unsure"])
+async def test_a_part_of_the_store_that_is_away_keeps_nobody_from_claiming(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """One claim lies there and cannot be extended. Others are claimed, and nothing that runs is stopped for it."""
+    monkeypatch.setattr(leases, "PATIENCE_MS", 0)
+
+    class PartlyAway(MemoryStore):
+        async def extend(
+            self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None
+        ) -> Sequence[bool | None]:
+            if way == "silent":
+                await asyncio.Event().wait()
+            if way == "failing":
+                raise StoreUnavailable
+            return [None for _ in claims]
+
+    calls = []
+
+    async def answer(turn: Turn) -> None:
+        calls.append(turn.conversation.conversation)
+        await clock.sleep(50_000)
+
+    store = PartlyAway(clock)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, lease_ms=60_000, clock=clock) as turns:
+        await say(turns, "hello", to="ada")
+        await clock.advance(25_000)
+        await say(turns, "hello", to="there")
+        await clock.advance(1_000)
+        assert calls == ["ada", "there"]
+        await clock.advance(60_000)
+        assert (await only_turn(turns)).status == "answered"

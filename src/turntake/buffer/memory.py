@@ -41,7 +41,7 @@ class MemoryStore(Store, Examined):
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
         return self.model.claim(limit, lease_ms, self.clock.now())
 
-    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> Sequence[bool | None]:
         return self.model.extend(claims, lease_ms, self.clock.now(), lease)
 
     async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:

@@ -37,10 +37,15 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True, array_like=True):
-    """Another process set a deadline before the horizon, or stopped running answers (their keys, turns and epochs)."""
+    """Another process set deadlines before the horizon, or stopped running answers (their keys, turns and epochs).
+
+    `due_at` is the earliest, `later` are others; all are of conversations in one shard.
+    """
 
     due_at: int
     interrupted: tuple[tuple[str, str, int], ...] = ()
+    shard: int = 0
+    later: tuple[int, ...] = ()
 
 
 class History(ABC):
@@ -141,9 +146,10 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> Sequence[bool | None]:
         """For each claim, whether it still holds; if so its lease runs `lease_ms` from now.
 
+        None if nobody can say, since the claim's part of the store does not answer. Raises if that is so of all.
         With `lease`, it is a lease of that kind from here on, which says what its end would mean.
         """
 
@@ -168,6 +174,30 @@ class Store(ABC):
     @abstractmethod
     async def find(self, key: ConversationKey) -> Snapshot | None:
         """A conversation with its unsettled messages."""
+
+    async def check(self) -> None:
+        """Raises StoreUnavailable unless messages would be taken now: reading is not enough, since a replica answers
+        too."""
+        await self.next_due()
+
+    # Where many workers share a store, each wakes for some of the deadlines. A store that knows nothing of that lets
+    # each wake for all of them.
+
+    async def join(self, worker: str) -> None:
+        """The worker lives. Say so every `JOIN_MS` of rules/watch.py, and it has its share of the deadlines."""
+        return None
+
+    async def leave(self, worker: str) -> None:
+        """The worker ends."""
+        return None
+
+    async def next_look(self) -> int | None:
+        """When the worker of this process must look again, if it learns of nothing earlier; None if nothing waits."""
+        return await self.next_due()
+
+    def wake_at(self, key: ConversationKey, due_at: int) -> int:
+        """When the worker of this process wakes for a deadline that was set here."""
+        return due_at
 
     async def hints(self) -> AsyncIterator[Hint]:
         """What other processes announce, for as long as one listens. A hint may be lost: then the horizon helps."""

@@ -45,6 +45,8 @@ class HeldClaim:
 
     async def _extend(self, duration_ms: int, lease: Lease | None) -> bool:
         (holds,) = await self._store.extend([self.claim], duration_ms, lease)
+        if holds is None:
+            raise StoreUnavailable("The store does not say whether the claim holds.")
         return holds
 
     async def _insist(self, operation: Callable[[], Awaitable[bool]]) -> None:

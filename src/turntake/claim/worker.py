@@ -8,6 +8,8 @@ all running attempts. A store that fails costs a pause, never the worker.
 
 import asyncio
 import logging
+import secrets
+from contextlib import suppress
 
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
@@ -24,6 +26,7 @@ from turntake.rules.conversation import Retry
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
+from turntake.rules.watch import JOIN_MS
 
 log = logging.getLogger("turntake")
 
@@ -55,16 +58,21 @@ class Worker:
         self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
+        self._id = secrets.token_hex(6)
 
     def start(self) -> None:
         self._claiming = asyncio.create_task(self._claim_until_stopped())
         self._extending = asyncio.create_task(self._leases.run())
+        self._joining = asyncio.create_task(self._join_again_and_again())
 
     async def stop(self) -> None:
         """Claims nothing more, lets handlers finish for `shutdown_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
+        self._joining.cancel()
         await asyncio.wait([self._claiming])
+        with suppress(StoreUnavailable):
+            await self._ports.store.leave(self._id)
         if self._running:
             await self._let_finish()
         if unfinished := dict(self._running):
@@ -122,6 +130,15 @@ class Worker:
                 look_at = self._clock.now() + STORE_PAUSE_MS
             self._watch.woke(await self._alarm.sleep(look_at))
 
+    async def _join_again_and_again(self) -> None:
+        """Others that share the store leave this worker its deadlines for as long as it says that it lives."""
+        while True:
+            try:
+                await self._ports.store.join(self._id)
+            except Exception as error:
+                log.info("Other workers were not met", extra={"action": "join", "error": type(error).__name__})
+            await self._clock.sleep(JOIN_MS)
+
     async def _claim_due(self, known_at: int | None) -> int | None:
         """Claims until nothing is due or every slot is taken; returns when to look again.
 
@@ -134,9 +151,9 @@ class Worker:
                 return None
             now = self._clock.now()
             if not is_due:
-                due_at = await self._ports.store.next_due()
-                if due_at is None or due_at > now:
-                    return due_at
+                look_at = await self._ports.store.next_look()
+                if look_at is None or look_at > now:
+                    return look_at
             await self._leases.extend_if_late()
             claims = await self._ports.store.claim(free, self._options.lease_ms)
             if not claims and not is_due:

@@ -39,7 +39,7 @@ async def readyz(turns: TurnTake, request: Request) -> Response:
     if turns.is_draining:
         raise Problem(503, "This process is about to stop; send requests to another.")
     try:
-        await turns.store.next_due()
+        await turns.store.check()
     except Exception as error:
         log.warning("The store does not answer", extra=facts_of(error, request.scope))
         raise Problem(503, "The store does not answer; the log says why.") from error

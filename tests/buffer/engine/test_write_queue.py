@@ -6,7 +6,7 @@ import pytest
 
 from harness.fake_backend import FakeBackend, at_once, queue_on, saying, submitted
 from harness.writing import everything_ran
-from turntake.buffer.engine import write_queue
+from turntake.buffer.engine import row_cache, write_queue
 from turntake.buffer.engine.write_queue import Backlog, WriteQueue
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
@@ -157,7 +157,7 @@ async def test_few_rows_are_remembered_and_a_forgotten_one_costs_a_refusal(
     backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million conversations do not fill the memory."""
-    monkeypatch.setattr(write_queue, "ROWS_REMEMBERED", 2)
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 2)
     keys = [ConversationKey.of(f"c{number}") for number in range(3)]
     for key in keys:
         await submitted(queue, key, saying("m1", key))
@@ -165,3 +165,47 @@ async def test_few_rows_are_remembered_and_a_forgotten_one_costs_a_refusal(
     assert backend.refusals == 0
     await submitted(queue, keys[0], saying("m2", keys[0]))
     assert backend.refusals == 1
+
+
+async def test_rows_that_are_not_remembered_are_read_first_once_most_of_them_exist(
+    backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more people than are remembered, each message would be written twice; new people cost no reading."""
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)
+    keys = [ConversationKey.of(f"c{number}") for number in range(40)]
+    for key in keys:
+        await submitted(queue, key, saying("m1", key))
+    assert (backend.loaded, backend.refusals) == ([], 0)
+    for key in keys:
+        await submitted(queue, key, saying("m2", key))
+    assert 0 < backend.refusals < 10
+    refused = backend.refusals
+    for key in keys:
+        await submitted(queue, key, saying("m3", key))
+    assert backend.refusals == refused
+    assert len(backend.loaded) == 80 - refused
+
+
+async def test_a_row_that_is_kept_for_another_process_is_written_afterwards_with_all_that_came_meanwhile(
+    backend: FakeBackend, queue: WriteQueue
+) -> None:
+    """Others are not held up by it, and closing waits for it."""
+    backend.kept[ANN] = 1
+    kept = submitted(queue, ANN, saying("m1"))
+    await everything_ran()
+    assert not kept.done()
+    more, other = submitted(queue, ANN, saying("m2")), submitted(queue, BOB, saying("m1", BOB))
+    assert (await other).seq == 1
+    await queue.close()
+    assert [(await kept).seq, (await more).seq] == [1, 2]
+    assert backend.batches == [[ANN], [BOB], [ANN]]
+
+
+async def test_whoever_is_refused_again_and_again_asks_for_the_row_to_be_kept(
+    backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_queue, "ROUNDS", 6)
+    backend.busy.add(ANN)
+    with pytest.raises(StoreUnavailable):
+        await submitted(queue, ANN, saying("m1"))
+    assert [keep_ms > 0 for keep_ms in backend.asked_to_keep] == [False, False, False, True, True, True]

@@ -15,6 +15,7 @@ from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.claim.alarm import Alarm
 from turntake.clock import SystemClock
+from turntake.rules.watch import JOIN_MS
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import BOB, say
 
@@ -124,7 +125,7 @@ async def quiet(store: RedisStore) -> None:
 
 
 async def test_an_idle_store_hardly_asks(server: Valkey, url: str, prefix: str, clock: VirtualClock) -> None:
-    """One look a second, and one subscription for as long as nobody cuts it."""
+    """One look a second, a sign of life now and then, and one subscription for as long as nobody cuts it."""
     async with (
         RedisStore.open(url, clock) as store,
         TurnTake(store, rules=SOON, agent=Answering(clock), clock=clock),
@@ -137,7 +138,9 @@ async def test_an_idle_store_hardly_asks(server: Valkey, url: str, prefix: str, 
                 await clock.advance(HORIZON_MS)
                 await quiet(other)
     ours = [command for command in seen if any(word.startswith(prefix) for word in command.words)]
-    assert 10 <= len(ours) <= 11, Counter(command.name for command in ours)
+    alive = [command for command in ours if command.words[1] == f"{prefix}:workers"]
+    assert len(alive) <= 2 * 10 * HORIZON_MS / JOIN_MS
+    assert 10 <= len(ours) - len(alive) <= 11, Counter(command.name for command in ours)
     assert not [command for command in seen if "SUBSCRIBE" in command.name]
 
 

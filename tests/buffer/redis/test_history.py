@@ -81,3 +81,31 @@ async def test_forgetting_gets_past_entries_without_a_row(
     await clock.advance(1)
     assert await store.history.forget(clock.now()) == 2
     assert server.ask("ZCARD", shard_of(store).closed) == 0
+
+
+async def test_listings_are_in_order_over_many_shards_and_read_little_more_than_they_show(
+    server: Valkey, url: str, clock: VirtualClock
+) -> None:
+    """Each shard is asked for a part, and those that have more of the first ones for the rest."""
+    crowded = [number for number in range(400) if key(number).shard_hash % 64 == 5]
+    people = [*crowded, *(number for number in range(300) if number not in crowded)]
+    async with RedisStore.open(f"{url}&shards=64", clock) as store:
+        for number in people[:60]:
+            await say(store, "m1", key=key(number), rules=OFF)
+            await clock.advance(1)
+        after = None
+        listed: list[str] = []
+        while rows := await backend_of(store).archive.conversations(after, 25):
+            after = rows[-1][0]
+            listed += [at.key for at, _ in rows]
+        assert listed == [str(key(number)) for number in people[:60]]
+        for claim in await store.claim(60, LEASE_MS):
+            await store.settle(claim, Dead("no"))
+            await clock.advance(1)
+        letters: list[str] = []
+        page = await store.letters.list(25)
+        letters += [str(letter.key) for letter in page.items]
+        while page.cursor:
+            page = await store.letters.list(25, page.cursor)
+            letters += [str(letter.key) for letter in page.items]
+        assert letters == [str(key(number)) for number in reversed(people[:60])]

@@ -56,7 +56,7 @@ async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
     assert touched is not None
     await clock.advance(60_000)
     claim = await take(store)
-    assert (claim.epoch, ids_of(claim)) == (1, ["m1", "m2"])
+    assert (claim.turn.attempt, ids_of(claim)) == (1, ["m1", "m2"])
     assert await store.extend([claim], LEASE_MS) == [True]
     assert await store.save(claim, Progress(("hello",), 0, True))
     assert await store.settle(claim, Dead("no"))
@@ -64,7 +64,7 @@ async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
     assert retried is not None
     assert retried.next_seq == 5
     second = await take(store)
-    assert (second.epoch, ids_of(second)) == (2, ["m1", "m2"])
+    assert (second.turn.attempt, ids_of(second)) == (1, ["m1", "m2"])
     assert await store.settle(second, Dead("no"))
     assert await store.letters.discard(second.turn.id)
     assert not await store.letters.discard(second.turn.id)
@@ -116,7 +116,7 @@ async def test_a_lost_offer_delays_the_claim_by_a_moment(
     monkeypatch.setattr(claiming, "RESERVE_DUE", RESERVE_DUE)
     await clock.advance(claiming.RESERVED_MS)
     claims += await store.claim(5, LEASE_MS)
-    assert [claim.epoch for claim in claims] == [1]
+    assert [claim.turn.attempt for claim in claims] == [1]
 
 
 def answering_late(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ async def test_a_claim_whose_reply_is_lost_for_long_is_the_callers(url: str, mon
         await say(store, "m1", rules=OFF)
         answering_late(store, monkeypatch)
         claim = await take(store)
-        assert (claim.epoch, ids_of(claim)) == (1, ["m1"])
+        assert (claim.turn.attempt, ids_of(claim)) == (1, ["m1"])
 
 
 async def test_a_network_that_breaks_again_and_again_loses_nothing_and_repeats_nothing(
@@ -207,7 +207,7 @@ async def test_a_connection_that_somebody_else_closes_is_a_lost_one(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """redis-py closes connections that are in use when a node of a cluster is gone."""
-    (connection,) = (one for one in backend_of(store)._connections if one.is_connected)
+    connection = next(one for one in backend_of(store)._connections if one.is_connected)
 
     await connection.disconnect()
 

@@ -15,7 +15,7 @@ from harness.redis_store import backend_of
 from harness.writing import ROOMY, again, key, written_while_killed
 from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Answered, Touch
+from turntake.rules.conversation import Answered, Progress, Touch
 from turntake.rules.message import Message
 from turntake.rules.records import Append
 from turntake.testing.clock import VirtualClock
@@ -55,12 +55,16 @@ async def test_a_replica_takes_nothing_and_says_so(server: Valkey, store: RedisS
             with pytest.raises(StoreUnavailable, match=r"(?i)read.?only"):
                 await work
         assert await open_ids(store) == ["m1"]
+        assert await store.next_due() is not None
+        with pytest.raises(StoreUnavailable):
+            await store.check()
         with pytest.raises(StoreUnavailable):
             async with RedisStore.open(server.url, clock):
                 pass
     finally:
         server.ask("REPLICAOF", "NO", "ONE")
     assert (await say(store, "m2", rules=OFF)).seq == 2
+    await store.check()
 
 
 async def test_a_server_busy_with_somebodys_script_is_unavailable(server: Valkey, store: RedisStore) -> None:
@@ -119,29 +123,50 @@ def is_loading(server: Valkey) -> bool:
     return False
 
 
-async def test_a_full_server_takes_nothing_harms_nothing_and_goes_on_when_there_is_room(
-    server: Valkey, store: RedisStore, clock: VirtualClock
-) -> None:
-    """noeviction: the write is refused whole, and what is there stays."""
+async def test_a_full_server_takes_no_message_and_harms_nothing(server: Valkey, store: RedisStore) -> None:
+    """noeviction: the write is refused whole, and what is there stays. It says so, and goes on when there is room."""
     await say(store, "m1", rules=OFF)
-    await say(store, "m1", key=BOB, rules=OFF)
     before = dump(server)
     server.ask("CONFIG", "SET", "maxmemory", 1)
     try:
-        for work in (say(store, "m2", rules=OFF), store.claim(5, LEASE_MS), store.touch(ANN, Touch("flush"), PLAIN)):
-            with pytest.raises(StoreUnavailable, match=r"(?i)memory"):
-                await work
+        with pytest.raises(StoreUnavailable, match=r"(?i)memory"):
+            await say(store, "m2", rules=OFF)
         assert await open_ids(store) == ["m1"]
     finally:
         server.ask("CONFIG", "SET", "maxmemory", 0)
     assert dump(server) == before
     assert (await say(store, "m2", rules=OFF)).seq == 2
-    assert len(await store.claim(5, LEASE_MS)) == 2
+
+
+async def test_a_full_server_lets_all_that_it_has_be_answered(
+    server: Valkey, store: RedisStore, clock: VirtualClock
+) -> None:
+    """Only answers make room. A message that is refused beside them costs them nothing, and a worker may start."""
+    for person in (ANN, BOB):
+        await say(store, "m1", key=person, rules=OFF)
+    server.ask("CONFIG", "SET", "maxmemory", 1)
+    try:
+        async with RedisStore.open(server.url, clock) as worker:
+            await worker.touch(ANN, Touch("flush"), PLAIN)
+            claims = await worker.claim(5, LEASE_MS)
+            assert [claim.key for claim in claims] == [ANN, BOB]
+            assert await worker.extend(claims, LEASE_MS) == [True, True]
+            assert await worker.save(claims[0], Progress(("hello",), 0, True))
+            *settled, said = await asyncio.gather(
+                *(worker.settle(claim, Answered(("hello",))) for claim in claims),
+                say(worker, "m2", key=key(1), rules=OFF),
+                return_exceptions=True,
+            )
+            assert settled == [True, True]
+            assert isinstance(said, StoreUnavailable)
+    finally:
+        server.ask("CONFIG", "SET", "maxmemory", 0)
+    assert await open_ids(store) == []
 
 
 def dump(server: Valkey) -> dict[bytes, Any]:
-    """All that is there, but for memories of calls."""
-    names = [name for name in server.ask("KEYS", "*") if b":done:" not in name]
+    """All that is there."""
+    names = server.ask("KEYS", "*")
     return {name: server.ask("DUMP", name.decode()) for name in names}
 
 

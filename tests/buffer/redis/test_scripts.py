@@ -44,7 +44,7 @@ async def test_every_key_a_script_touches_is_declared_and_carries_its_shards_tag
             assert len(tags) == 1, declared
         elif command.is_inner and command.name not in ("TIME", "PUBLISH"):
             assert command.words[1] in declared, command
-    assert len({script for script in scripts if len(script) == 40}) == 7, "all scripts ran"
+    assert len({script for script in scripts if len(script) == 40}) == 9, "all scripts ran"
 
 
 async def test_no_command_that_a_managed_server_refuses(server: Valkey, store: RedisStore, clock: VirtualClock) -> None:

@@ -26,6 +26,7 @@ from turntake.buffer.store import Hint
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
+from turntake.rules.watch import Place
 
 PAGE = 500
 """No request is about more rows than this, so that none keeps a server from others for more than milliseconds."""
@@ -40,19 +41,22 @@ Messages = dict[int, Message]
 class Refusal(NamedTuple):
     """The draft was not taken: the row is another by now, or holds some of the ids already. Decide again on this.
 
-    A draft that came too late is refused unread: then `row` is the draft's own.
+    A draft that came too late is refused unread: then `row` is the draft's own. A row that is kept for another process,
+    which was refused again and again, is written by nobody else for `kept_ms`.
     """
 
     row: Row
     known: frozenset[str] = frozenset()
     is_read: bool = True
     error: Exception | None = None
+    kept_ms: int = 0
 
 
-def refused(version: int, body: bytes, known: Iterable[str]) -> Refusal:
+def refused(version: int, body: bytes, known: Iterable[str], kept_ms: int = 0) -> Refusal:
     """What the store has. A row that nobody can read concerns its own conversation and no other in the batch."""
     try:
-        return Refusal(Row(version, decode_conversation(body)) if version else Row(), frozenset(known))
+        row = Row(version, decode_conversation(body)) if version else Row()
+        return Refusal(row, frozenset(known), kept_ms=kept_ms)
     except msgspec.MsgspecError as error:
         return Refusal(Row(), error=error)
 
@@ -206,3 +210,30 @@ class Backend(ABC):
     @abstractmethod
     async def note_time(self, at: int) -> None:
         """Takes `at` for the latest time that any process noted, also if that was later."""
+
+    async def probe(self) -> None:
+        """Raises StoreUnavailable unless the database takes writes, as far as can be told without one."""
+        await self.next_due()
+
+    # Many workers on one database share the deadlines out (rules/watch.py). A backend that does not take part leaves
+    # these as they are: every worker then looks at everything.
+
+    async def living(self, worker: str, now: int) -> list[str]:
+        """Notes that the worker lives, and returns all that do."""
+        return [worker]
+
+    async def leave(self, worker: str) -> None:
+        """The worker ends, and need not be counted on until it is missed."""
+        return None
+
+    def take_place(self, place: Place) -> None:
+        """From here on, offers and looks are only of what falls to this place, and of what is overdue."""
+        return None
+
+    def expect(self, shard: int, due_at: int) -> None:
+        """Somebody else set this deadline."""
+        return None
+
+    async def next_look(self, now: int) -> int | None:
+        """When this process must look for due conversations next; None if nothing waits for it."""
+        return await self.next_due()

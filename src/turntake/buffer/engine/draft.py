@@ -67,7 +67,8 @@ class Added(msgspec.Struct, frozen=True, gc=False):
 class Draft(msgspec.Struct, gc=False):
     """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft.
 
-    `known` are ids of messages that the store is known to hold already. `body` and `version` are given by `encode`.
+    `known` are ids of messages that the store is known to hold already. `body` and `version` are given by `encode`. If
+    the draft is refused, the row is to be kept for this process for `keep_ms`.
     """
 
     key: ConversationKey
@@ -82,6 +83,7 @@ class Draft(msgspec.Struct, gc=False):
     opened: tuple[SealedTurn, ...] = ()
     closed: tuple[Closed, ...] = ()
     ended: tuple[Closed, ...] = ()
+    keep_ms: int = 0
 
     def __post_init__(self) -> None:
         self.conversation, self.version = self.row.conversation, self.row.version

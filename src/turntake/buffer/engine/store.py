@@ -20,9 +20,10 @@ from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.engine.write_queue import ROUNDS, Backlog, Call, SingleCall, WriteQueue
 from turntake.buffer.open import Clocked
-from turntake.buffer.store import Hint, Letters, Page, Store
+from turntake.buffer.store import HORIZON_MS, Hint, Letters, Page, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed, Conversation, Lease, Progress, ReplyReport, Retry, Settlement, Touch
@@ -31,6 +32,7 @@ from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, letter_of
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import is_same
+from turntake.rules.watch import ALONE, LIVING_MS, Place, may_claim_at, place_of, wake_at
 
 # Whoever loses a due conversation to somebody quicker asks for others; ten times in a row, there is enough for all.
 CLAIM_ROUNDS = 10
@@ -47,9 +49,12 @@ class CasStore(Store, Clocked):
         self.backend = backend
         self.clock = clock
         self._backlog = Backlog()
+        self._place = ALONE
+        self._joined_at = 0
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
+        self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
         self.letters = CasLetters(self)
@@ -105,13 +110,15 @@ class CasStore(Store, Clocked):
         claims = [await self._with_messages(due, draft) for due, draft in claimed]
         return [claim for claim in claims if claim]
 
-    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool]:
-        if not claims:
-            return []
-        call = _ExtendCall(claims, lease_ms, lease)
-        for index, claim in enumerate(claims):
-            self._queue(claim.key).submit(claim.key, call, index)
-        return await call.future
+    async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> list[bool | None]:
+        """Each claim is a call of its own: one shard that is away says nothing about the claims in others."""
+        asked = [self._submit(claim.key, _extension(claim, lease_ms, lease)) for claim in claims]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        for error in errors:
+            if len(errors) == len(answers) or not isinstance(error, StoreUnavailable):
+                raise error
+        return [None if isinstance(answer, BaseException) else answer for answer in answers]
 
     async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
         return await self._submit(claim.key, lambda draft: draft.save(claim, progress, lease_ms))
@@ -128,9 +135,45 @@ class CasStore(Store, Clocked):
     async def find(self, key: ConversationKey) -> Snapshot | None:
         return await snapshot(self.backend, key)
 
+    async def check(self) -> None:
+        await self.backend.probe()
+
+    async def join(self, worker: str) -> None:
+        """Whoever cannot be told who else lives takes care of everything itself, after a while."""
+        now = self.clock.now()
+        try:
+            self._take_place(place_of(worker, await self.backend.living(worker, now)))
+            self._joined_at = now
+        except StoreUnavailable:
+            if now - self._joined_at > LIVING_MS:
+                self._take_place(ALONE)
+            raise
+
+    async def leave(self, worker: str) -> None:
+        await self.backend.leave(worker)
+
+    async def next_look(self) -> int | None:
+        return await self.backend.next_look(self.clock.now())
+
+    def wake_at(self, key: ConversationKey, due_at: int) -> int:
+        """Whoever watches it may not have been told: what was set here is looked after from here, a moment later."""
+        shard = self.backend.shard_of(key)
+        return may_claim_at(self._place, shard, self.backend.shards, due_at)
+
     async def hints(self) -> AsyncIterator[Hint]:
+        """Each with the time when this process wakes for it; a horizon later for those that others watch."""
         async for hint in self.backend.hints.listen():
-            yield hint
+            wakes = [hint.due_at + HORIZON_MS]
+            for due_at in (hint.due_at, *hint.later):
+                woken_at = wake_at(self._place, hint.shard, self.backend.shards, due_at)
+                if woken_at is not None:
+                    self.backend.expect(hint.shard, due_at)
+                    wakes.append(woken_at)
+            yield Hint(min(wakes), hint.interrupted)
+
+    def _take_place(self, place: Place) -> None:
+        self._place = place
+        self.backend.take_place(place)
 
     async def end_letter(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:
         """Ends a dead letter; None if there is none. Whoever ends one writes its conversation, so the version tells
@@ -150,7 +193,7 @@ class CasStore(Store, Clocked):
             draft.encode()
             (refusal,) = await self.backend.swap(self.backend.shard_of(letter.key), [draft], Hint(draft.now))
             if refusal is None:
-                self._queue(letter.key).remember(letter.key, draft.written)
+                self._queue(letter.key).remember(draft)
                 return answer
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
@@ -192,13 +235,13 @@ class CasStore(Store, Clocked):
             draft.encode()
             (refusal,) = await self.backend.swap(self.backend.shard_of(key), [draft], None)
             if refusal is None:
-                self._queue(key).remember(key, draft.written)
+                self._queue(key).remember(draft)
                 return key
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages cannot be read is handed back, and costs nobody else's."""
-        self._queue(due.key).remember(due.key, draft.written)
+        self._queue(due.key).remember(draft)
         turn = draft.conversation.turn
         assert turn is not None
         seqs = range(turn.head, turn.tail + 1)
@@ -218,12 +261,12 @@ class CasStore(Store, Clocked):
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
     def _new_queue(self, shard: int) -> WriteQueue:
-        return WriteQueue(self.backend, shard, self.clock, self._backlog)
+        return WriteQueue(self.backend, shard, self.clock, self._backlog, self._rows)
 
-    async def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> T:
+    def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
         call = SingleCall(operation)
         self._queue(key).submit(key, call)
-        return await call.future
+        return call.future
 
     def _queue(self, key: ConversationKey) -> WriteQueue:
         return self._queues[self.backend.shard_of(key)]
@@ -254,23 +297,8 @@ class _AppendCall(Call[list[Appended]]):
         return [self._answers[index] for index in range(len(self._arrivals))]
 
 
-class _ExtendCall(Call[list[bool]]):
-    """An item is the index of a claim."""
-
-    __slots__ = ("_answers", "_claims", "_lease", "_lease_ms")
-
-    def __init__(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None) -> None:
-        super().__init__(len(claims))
-        self._claims = claims
-        self._lease_ms = lease_ms
-        self._lease = lease
-        self._answers = [False] * len(claims)
-
-    def run(self, draft: Draft, item: int) -> None:
-        self._answers[item] = draft.extend(self._claims[item], self._lease_ms, self._lease)
-
-    def answer(self) -> list[bool]:
-        return self._answers
+def _extension(claim: Claim, lease_ms: int, lease: Lease | None) -> Callable[[Draft], bool]:
+    return lambda draft: draft.extend(claim, lease_ms, lease)
 
 
 class CasLetters(Letters):

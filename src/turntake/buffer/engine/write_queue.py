@@ -9,31 +9,39 @@ If another process wrote a row meanwhile, the backend refuses that draft and say
 again on that row, in the next round of the same writer; the others are done. So every item may run several times, each
 time on a newer row, and only the last run counts. No conversation is in two swaps of this process at once, so it
 never competes with itself.
+
+A process that is far from the database would lose that race each time against one that is near and writes often. So
+whoever was refused some times in a row asks the backend to keep the row for it, for about a round trip. The others are
+told so, set their jobs for that row aside meanwhile, and gather what is submitted for it.
 """
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from turntake.buffer.engine.backend import Backend, NoHints, Refusal
-from turntake.buffer.engine.draft import NEW, Draft, Row
+from turntake.buffer.engine.draft import NEW, Draft
+from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.store import HORIZON_MS, Hint
-from turntake.clock import Clock
+from turntake.clock import Clock, real_pause
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
+from turntake.rules.watch import slice_of
 
 # Some seconds of work for a busy database: whoever waits behind more had better be told to come again.
 LONGEST_QUEUE = 50_000
 # About a second of what a disk writes: a store that hangs costs no more memory than this, whatever people send.
 LARGEST_QUEUE_BYTES = 64 << 20
-# A row of a usual conversation takes about 1 KB here, so the rows remembered take about 10 MB per shard.
-ROWS_REMEMBERED = 10_000
 # Each round lets at least one process through; that two hundred others are quicker in a row means something is wrong.
 ROUNDS = 200
+# Near neighbours pass each other in a round or two; whoever is refused more often is too far away to win by chance.
+REFUSALS_TAKEN = 3
+# A row is kept for two round trips and this: long enough for whoever asked, unnoticed by the others if it died.
+KEPT_MS = 10
+LONGEST_KEPT_MS = 500
 # A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100
 
@@ -103,7 +111,7 @@ class Job:
     each batch, which costs more than all the rest of the queue.
     """
 
-    __slots__ = ("_items", "draft", "is_fresh", "key", "known", "row", "size", "weight")
+    __slots__ = ("_items", "draft", "is_fresh", "kept_ms", "key", "known", "refusals", "row", "size", "weight")
     draft: Draft
 
     def __init__(self, key: ConversationKey) -> None:
@@ -113,6 +121,8 @@ class Job:
         self.known = NOTHING
         self.weight = 0
         self.size = 0
+        self.refusals = 0
+        self.kept_ms = 0
         self._items: list[Any] = []
 
     def add(self, call: Call[Any], item: Any, weight: int, size: int) -> None:
@@ -142,7 +152,15 @@ class Job:
             return False
         return True
 
+    def add_all(self, later: "Job") -> None:
+        """What was submitted for the conversation since."""
+        self._items += later._items
+        self.weight += later.weight
+        self.size += later.size
+
     def learn(self, refusal: Refusal) -> None:
+        self.refusals += 1
+        self.kept_ms = refusal.kept_ms
         self.row, self.known = refusal.row, self.known | refusal.known
         self.is_fresh = self.is_fresh or refusal.is_read
 
@@ -189,6 +207,10 @@ class Backlog:
     def is_full(self) -> bool:
         return self.rows >= LONGEST_QUEUE or self.size >= LARGEST_QUEUE_BYTES
 
+    def add(self, job: Job) -> None:
+        self.rows += job.weight
+        self.size += job.size
+
     def remove(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self.rows -= job.weight
@@ -201,17 +223,27 @@ class WriteQueue:
     The queues of a store share a `backlog`: however many there are, no more waits than one may hold.
     """
 
-    def __init__(self, backend: Backend, shard: int, clock: Clock, backlog: Backlog | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        shard: int,
+        clock: Clock,
+        backlog: Backlog | None = None,
+        rows: RowCache | None = None,
+    ) -> None:
         self._backend = backend
         self._shard = shard
         self._clock = clock
+        self._rows = RowCache(0) if rows is None else rows
         self._waiting: dict[ConversationKey, Job] = {}
         self._backlog = backlog or Backlog()
-        self._being_written: set[ConversationKey] = set()
-        self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
+        # By whom: the jobs of a writer, or a job that is set aside.
+        self._being_written: dict[ConversationKey, object] = {}
         self._writers: set[asyncio.Task[None]] = set()
+        self._set_aside: set[asyncio.Task[None]] = set()
         self._has_hints = not isinstance(backend.hints, NoHints)
-        self._hinted_at = 0
+        self._hinted: dict[int, int] = {}
+        self._round_trip_ms = 0
         self._is_closed = False
 
     def submit(self, key: ConversationKey, call: Call[Any], item: Any = None, weight: int = 1, size: int = 0) -> None:
@@ -234,18 +266,15 @@ class WriteQueue:
         if key not in self._being_written:
             self._start_writer()
 
-    def remember(self, key: ConversationKey, row: Row) -> None:
-        """What the store has as far as anybody here knows: the next operation is decided on it."""
-        self._rows[key] = row
-        self._rows.move_to_end(key)
-        if len(self._rows) > ROWS_REMEMBERED:
-            self._rows.popitem(last=False)
+    def remember(self, draft: Draft) -> None:
+        """What the store took: the next operation is decided on it."""
+        self._rows.put(draft.key, draft.written, draft.body)
 
     async def close(self) -> None:
         """Waits for what is under way."""
         self._is_closed = True
-        while self._writers:
-            await asyncio.wait(self._writers)
+        while under_way := self._writers | self._set_aside:
+            await asyncio.wait(under_way)
 
     def _start_writer(self) -> None:
         """Unless enough of them are at work: one of those goes on with it."""
@@ -272,7 +301,7 @@ class WriteQueue:
 
     def _take(self, keys: list[ConversationKey]) -> list[Job]:
         jobs = [self._waiting.pop(key) for key in keys]
-        self._being_written.update(keys)
+        self._being_written.update((key, jobs) for key in keys)
         self._backlog.remove(jobs)
         return jobs
 
@@ -289,7 +318,9 @@ class WriteQueue:
         except Exception as error:
             self._fail(open_jobs, error)
         finally:
-            self._being_written.difference_update(job.key for job in jobs)
+            for job in jobs:
+                if self._being_written.get(job.key) is jobs:
+                    del self._being_written[job.key]
 
     async def _find_rows(self, jobs: list[Job]) -> None:
         """What each job is decided on first."""
@@ -300,11 +331,12 @@ class WriteQueue:
                 unknown.append(job)
             else:
                 job.row = row
-        if unknown and self._backend.loads_first:
+        if unknown and (self._backend.loads_first or self._rows.is_reading_first):
             # One row that nobody can read fails the call. All are taken for new then, and the swap refuses one by one.
             with suppress(Exception):
                 for job, row in zip(unknown, await self._backend.load([job.key for job in unknown]), strict=True):
                     job.row = row
+                    self._rows.learn(row.version > 0)
 
     async def _round(self, jobs: list[Job]) -> list[Job]:
         """Decides and writes; returns those that must be decided again."""
@@ -312,33 +344,74 @@ class WriteQueue:
         written = [job for job in jobs if job.decide(now)]
         if not written:
             return []
-        drafts = [job.draft for job in written]
+        drafts = [self._to_write(job) for job in written]
         hint = self._hint(drafts, now)
         refusals = await self._backend.swap(self._shard, drafts, hint)
+        self._round_trip_ms = self._clock.now() - now
         if hint is not None and None in refusals:
-            self._hinted_at = hint.due_at
+            self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
         taken, again = divided(written, refusals)
         for job in taken:
             self._succeed(job)
         if interrupted := [job.draft for job in taken if job.draft.closed]:
             await self._publish_interruptions(interrupted)
-        return again
+        return [job for job in again if self._is_to_go_on(job)]
+
+    def _to_write(self, job: Job) -> Draft:
+        if job.refusals >= REFUSALS_TAKEN:
+            job.draft.keep_ms = min(KEPT_MS + 2 * self._round_trip_ms, LONGEST_KEPT_MS)
+        return job.draft
 
     def _succeed(self, job: Job) -> None:
-        self.remember(job.key, job.draft.written)
+        if not job.draft.row.version:
+            self._rows.learn(False)
+        self.remember(job.draft)
         job.succeed()
+
+    def _is_to_go_on(self, job: Job) -> bool:
+        """Whether a refused job is decided again at once, and not set aside for as long as its row is kept."""
+        if job.row.version and not job.draft.row.version:
+            self._rows.learn(True)
+        if not job.kept_ms or job.refusals >= ROUNDS:
+            return True
+        self._being_written[job.key] = job
+        self._rows.drop(job.key)
+        task = asyncio.create_task(self._take_up_later(job))
+        self._set_aside.add(task)
+        task.add_done_callback(self._set_aside.discard)
+        return False
+
+    async def _take_up_later(self, job: Job) -> None:
+        """The job waits in line again, in front of what was submitted for its conversation since."""
+        await real_pause(job.kept_ms)
+        later = self._waiting.pop(job.key, None)
+        self._backlog.add(job)
+        if later is not None:
+            job.add_all(later)
+        self._waiting[job.key] = job
+        del self._being_written[job.key]
+        self._start_writer()
 
     def _hint(self, drafts: list[Draft], now: int) -> Hint | None:
         """Workers elsewhere look again within the horizon; only what is due before that needs a hint.
 
-        Whoever wakes for one hint sees everything, so while one is ahead, later deadlines need none.
+        Deadlines close to each other have the same watchers, who see the later ones when they wake for the first: while
+        one hint is ahead, a later deadline of its slice needs none.
         """
         if not self._has_hints:
             return None
-        due = [d.conversation.due_at for d in drafts if d.is_changed and d.conversation.due_at is not None]
-        soonest = min(due, default=now + HORIZON_MS)
-        is_known = now + HINT_LATE_MS < self._hinted_at <= soonest
-        return None if soonest >= now + HORIZON_MS or is_known else Hint(soonest)
+        soonest: dict[int, int] = {}
+        for draft in drafts:
+            due_at = draft.conversation.due_at
+            if draft.is_changed and due_at is not None and due_at < now + HORIZON_MS:
+                near = slice_of(due_at)
+                if not now + HINT_LATE_MS < self._hinted.get(near, 0) <= due_at:
+                    soonest[near] = min(due_at, soonest.get(near, due_at))
+        if not soonest:
+            return None
+        self._hinted = {near: at for near, at in self._hinted.items() if at > now}
+        first, *later = sorted(soonest.values())
+        return Hint(first, (), self._shard, tuple(later))
 
     async def _publish_interruptions(self, taken: list[Draft]) -> None:
         """Only once they are stored: an answer that goes on after all must not be stopped."""
@@ -361,5 +434,5 @@ class WriteQueue:
             self._backlog.remove(self._waiting.values())
             self._waiting.clear()
         for job in failed:
-            self._rows.pop(job.key, None)
+            self._rows.drop(job.key)
             job.fail(error)

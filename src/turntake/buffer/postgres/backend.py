@@ -110,6 +110,10 @@ class PostgresBackend(Backend):
     async def note_time(self, at: int) -> None:
         await self._fetch("set_clock", (at,))
 
+    async def probe(self) -> None:
+        """A standby answers every question; only a write tells."""
+        await self._fetch("note_clock", {"now": self._clock.now()})
+
     async def rebuild(self) -> int:
         return await repair(self._pool, self._queries)
 

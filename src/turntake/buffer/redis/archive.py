@@ -1,5 +1,6 @@
 """What happened, read from Redis: turns by their ids and their conversations, and the index of deadlines."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
@@ -39,17 +40,27 @@ class RedisArchive(Archive):
         return [row for row in rows if row]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        limit = min(limit, PAGE)
-        parts = await self._rows.shards.ask_all(lambda shard: self._letters(shard, limit, before))
-        rows = sorted((row for part in parts for row in part), key=_letter_order, reverse=True)
-        return rows[:limit]
+        shards = self._rows.shards
+        with unavailable_on_error():
+            entries = await shards.first_of_all(
+                min(limit, PAGE),
+                lambda shard, count: page(self._client, shard.letters, count, before, desc=True),
+                desc=True,
+            )
+        by_shard: dict[Shard, list[str]] = defaultdict(list)
+        for shard, (_, turn_id) in entries:
+            by_shard[shard].append(turn_id)
+        parts = await shards.ask_each(list(by_shard), lambda shard: self._rows.turns(shard, by_shard[shard]))
+        rows = [row for part in parts for row in part if row and row.is_letter]
+        return sorted(rows, key=_letter_order, reverse=True)
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
         start = None if after is None else (NEVER if after.due_at is None else float(after.due_at), after.key)
         with unavailable_on_error():
-            parts = await self._rows.shards.ask_all(lambda shard: page(self._client, shard.due, limit, start))
-        entries = sorted(entry for part in parts for entry in part)[:limit]
-        cursors = [Cursor(None if score == NEVER else int(score), key) for score, key in entries]
+            entries = await self._rows.shards.first_of_all(
+                limit, lambda shard, count: page(self._client, shard.due, count, start)
+            )
+        cursors = [Cursor(None if score == NEVER else int(score), key) for _, (score, key) in entries]
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
 
@@ -63,12 +74,6 @@ class RedisArchive(Archive):
                     await drop_empty(self._client, shard, of_ids | of_turns)
                 dropped += ids + turns
         return dropped
-
-    async def _letters(self, shard: Shard, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        with unavailable_on_error():
-            entries = await page(self._client, shard.letters, limit, before, desc=True)
-        rows = await self._rows.turns(shard, [turn_id for _, turn_id in entries])
-        return [row for row in rows if row and row.is_letter]
 
     async def _forget_turns(self, shard: Shard, before: int, ids_before: int, limit: int) -> tuple[int, set[str]]:
         """How many turns are gone, and the keys of their conversations."""

@@ -32,8 +32,15 @@ Info = Mapping[str, Any]
 
 async def refuse_unsafe(client: Client) -> None:
     """Raises ConfigurationError about a server that would throw conversations away; warns about one that forgets."""
-    for node in await _nodes(client):
-        info = await _info(client, node)
+    nodes = await _nodes(client)
+    for node in nodes:
+        try:
+            info = await _info(client, node)
+        except UNREACHABLE as error:
+            if len(nodes) == 1:
+                raise
+            log.warning("A node of the store does not answer", extra={"action": "start", "error": type(error).__name__})
+            continue
         for finding in [_unasked()] if info is None else (*_fitness(info), *_memory(info)):
             if finding.level == "fail":
                 raise ConfigurationError(f"The Redis store is not safe to use: {finding.text}.")

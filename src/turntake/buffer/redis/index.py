@@ -5,10 +5,8 @@ remembered but at that entry's score, and leaves out what it passed already.
 """
 
 from turntake.buffer.engine.backend import PAGE
+from turntake.buffer.redis.shards import Entry
 from turntake.buffer.redis.url import Client
-
-Entry = tuple[float, str]
-"""A score and a member."""
 
 
 async def page(client: Client, name: str, limit: int, after: Entry | None, *, desc: bool = False) -> list[Entry]:

@@ -3,15 +3,17 @@
 Releases that run side by side share these names and fields: they may get company, but keep their meaning.
 
 turntake:meta                   how many shards there are, and the format
+turntake:workers                workers by when they last said that they live
 turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
 turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
 turntake:{s3}:ids               conversations with ids of forgotten messages, by when the oldest one's turn closed
-turntake:{s3}:counts            messages ever added, the latest time seen
-turntake:{s3}:done:<call>       which drafts of a call were taken; the only name that expires
+turntake:{s3}:counts            messages ever added, the latest time seen, and d<process>.<place>: the latest call of a
+                                process, as the time, its number and which of its drafts were taken
 turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
                                 m<seq> a message, i<id> an id it holds: '' or, once its message is forgotten, when
-                                its turn closed; nothing else in it begins with m or i
+                                its turn closed, w for which process it is kept, and till when; nothing else in it
+                                begins with m or i
 turntake:{s3}:h:<key>           a conversation's turns by their first message
 turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l set while it is a dead letter
 """
@@ -33,9 +35,6 @@ class Shard:
         self.letters = f"{self._tag}letters"
         self.ids = f"{self._tag}ids"
         self.counts = f"{self._tag}counts"
-
-    def done(self, call: str) -> str:
-        return f"{self._tag}done:{call}"
 
     def conversation(self, key: ConversationKey | str) -> str:
         return f"{self._tag}c:{key}"

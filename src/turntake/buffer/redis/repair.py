@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from turntake.buffer.engine.backend import PAGE
 from turntake.buffer.redis.archive import drop_empty
-from turntake.buffer.redis.index import Entry, page
+from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import Shard, member
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import REPAIR_DUE, REPAIR_TURNS
+from turntake.buffer.redis.shards import Entry
 from turntake.buffer.redis.swap import IDLE
 from turntake.buffer.redis.url import unavailable_on_error
 

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
 from turntake.buffer.engine.backend import PAGE, Messages, TurnRow
 from turntake.buffer.engine.draft import Row
+from turntake.buffer.engine.offer_size import OFFER_BYTES
 from turntake.buffer.redis.keys import Shard
+from turntake.buffer.redis.scripts import LOAD, grouped
 from turntake.buffer.redis.shards import Shards
 from turntake.buffer.redis.swap import RECEIVED_AT
 from turntake.buffer.redis.url import Client, unavailable_on_error
@@ -18,16 +20,24 @@ from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
 
+READ_UNSEEN = 8  # so few messages are read without asking for their sizes first, which would be one more round trip
+
 
 class Rows:
-    """Reads through redis-py, whose pipelines work on a cluster too."""
+    """Reads through redis-py, whose pipelines work on a cluster too; the rows for a batch of writes by a script."""
 
-    def __init__(self, client: Client, shards: Shards) -> None:
+    def __init__(self, client: Client, commands: Client, shards: Shards) -> None:
         self.client = client
         self.shards = shards
+        self._commands = commands
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
-        names = [self.shards.of(key.shard_hash).conversation(key) for key in keys]
+        numbers = [self.shards.number_of(key) for key in keys]
+        names = [self.shards[number].conversation(key) for number, key in zip(numbers, keys, strict=True)]
+        if numbers and numbers.count(numbers[0]) == len(numbers):
+            with unavailable_on_error():
+                answer = await LOAD(self._commands, names, ())
+            return [row_of(version_of(state), body) for state, body in grouped(answer, 0, 2)]
         return [row_of(version_of(state), body or b"") for state, body in await self._fields(names, "s", "b")]
 
     async def readable(self, shard: Shard, keys: Sequence[str]) -> list[tuple[ConversationKey, Row]]:
@@ -46,10 +56,26 @@ class Rows:
         messages: Messages = {}
         with unavailable_on_error():
             for first in range(head, tail + 1, PAGE):
-                seqs = range(first, min(first + PAGE, tail + 1))
-                payloads = await self.client.hmget(name, [f"m{seq}" for seq in seqs])
-                messages.update(messages_of(first, payloads))
+                for seqs in await self._pages(name, range(first, min(first + PAGE, tail + 1))):
+                    payloads = await self.client.hmget(name, [f"m{seq}" for seq in seqs])
+                    messages.update(messages_of(seqs.start, payloads))
         return messages
+
+    async def _pages(self, name: str, seqs: range) -> list[range]:
+        """The messages in parts that each arrive within the time limit on a slow line: their sizes are read first."""
+        if len(seqs) <= READ_UNSEEN:
+            return [seqs]
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for seq in seqs:
+                pipeline.hstrlen(name, f"m{seq}")
+            sizes: list[int] = await pipeline.execute()
+        pages, start, filled = [], seqs.start, 0
+        for seq, size in zip(seqs, sizes, strict=True):
+            if filled + size > OFFER_BYTES and seq > start:
+                pages.append(range(start, seq))
+                start, filled = seq, 0
+            filled += size
+        return [*pages, range(start, seqs.stop)]
 
     async def turns(self, shard: Shard, turn_ids: Sequence[str]) -> list[TurnRow | None]:
         """One for each id; None for a turn that is not there or cannot be read."""

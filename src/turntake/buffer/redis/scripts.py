@@ -6,16 +6,17 @@ from importlib import resources
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import MovedError, NoScriptError
+from redis.exceptions import AskError, MovedError, NoScriptError
 
 from turntake.buffer.redis.url import Client
 
 
 class Script:
-    """One file of `lua/`."""
+    """One file of `lua/`. `flags` are written into its first line, and tell the server when the script may run."""
 
-    def __init__(self, name: str) -> None:
-        self._text = (resources.files(__package__) / "lua" / f"{name}.lua").read_text()
+    def __init__(self, name: str, flags: str = "") -> None:
+        text = (resources.files(__package__) / "lua" / f"{name}.lua").read_text()
+        self._text = text.replace("#!lua\n", f"#!lua flags={flags}\n", 1) if flags else text
         self._digest = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(self, client: Client, keys: Sequence[str], args: Sequence[str | bytes | int]) -> Any:
@@ -52,14 +53,17 @@ async def _on_one_connection(client: Client, key: str, *commands: tuple[Any, ...
             answers: list[Any] = await pipeline.execute()
             return answers
     try:
-        return await _on_one_node(client, key, *commands)
+        return await _on_one_node(client.get_node_from_key(key), *commands)
+    except AskError as ask:
+        # The slot is on its way, and these keys have arrived: for the next command alone, the new node lets us in.
+        _, *answers = await _on_one_node(client.get_node(ask.host, ask.port), ("ASKING",), *commands)
+        return answers
     except MovedError:
         await client.exists(key)  # makes redis-py learn where the slots are now
-        return await _on_one_node(client, key, *commands)
+        return await _on_one_node(client.get_node_from_key(key), *commands)
 
 
-async def _on_one_node(client: Client, key: str, *commands: tuple[Any, ...]) -> list[Any]:
-    node = client.get_node_from_key(key)
+async def _on_one_node(node: Any, *commands: tuple[Any, ...]) -> list[Any]:
     if node is None:
         raise MovedError("0 unknown:0")
     connection = node.acquire_connection()
@@ -75,6 +79,8 @@ async def _on_one_node(client: Client, key: str, *commands: tuple[Any, ...]) -> 
 
 
 SWAP = Script("swap")
+SWAP_WHEN_FULL = Script("swap", "allow-oom")
+LOAD = Script("load")
 RESERVE_DUE = Script("reserve_due")
 REPAIR_DUE = Script("repair_due")
 REPAIR_TURNS = Script("repair_turns")

@@ -6,23 +6,32 @@ it writes all of the draft. Otherwise it writes nothing of it, and answers with 
 swap.lua lists the keys and arguments in their order; this module and that file change together. Releases that run side
 by side each send their own script, so what they share is not this call but the names and fields in keys.py.
 
-The call has an id. The script remembers under it for two minutes which drafts it took, so a call that is repeated
-because its answer was lost writes nothing twice, and gets the answer that was lost.
+The call has a number. The script remembers the latest call of each process and which drafts of it were taken, so a call
+that is repeated because its answer was lost writes nothing twice, and gets the answer that was lost. The memory is a
+field of a hash that is there anyway: while a slot of a cluster moves, no call may name a key that does not exist yet.
+
+A server that is full takes no messages. Claims and answers it must take, since only they can make room again; so what
+adds no message is written by a script that is allowed to.
 """
 
+import itertools
 import logging
 import secrets
 import struct
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import msgspec
+from redis.exceptions import OutOfMemoryError
 
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
 from turntake.buffer.redis.keys import Shard, member
-from turntake.buffer.redis.scripts import SWAP, grouped
+from turntake.buffer.redis.scripts import SWAP, SWAP_WHEN_FULL, grouped
 from turntake.buffer.redis.url import Client, RedisOptions, unavailable_on_error
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
@@ -36,7 +45,7 @@ LONGEST_BEHIND_MS = 60_000  # a server may be that slow; beyond it, being refuse
 IDLE = "+inf"
 """The score of a conversation without a deadline: idle ones stay in the index, behind all others."""
 
-ANY_TIME = -1  # for tests, whose clock is not the server's
+ANY_TIME = -1  # for tests, whose clock is not the server's, and for a call that only asks
 RECEIVED_AT = struct.Struct(">q")
 """The time a message came stands before its payload, in eight bytes that a script can move without reading them."""
 
@@ -55,6 +64,14 @@ class SwapReply(NamedTuple):
     refusals: list[Refusal | None]
 
 
+class CallId(NamedTuple):
+    """A call by its process, the place where the process has it remembered, and its number."""
+
+    process: str
+    place: str
+    number: int
+
+
 class SwapCall:
     """Keys and arguments for some drafts of one shard.
 
@@ -62,12 +79,18 @@ class SwapCall:
     publishes the hint.
     """
 
-    def __init__(self, shard: Shard, drafts: Sequence[Draft], channel: str, hint: Hint | None, behind_ms: int) -> None:
+    def __init__(
+        self, id: CallId, shard: Shard, drafts: Sequence[Draft], channel: str, hint: Hint | None, behind_ms: int
+    ) -> None:
         self._shard = shard
         self._drafts = drafts
-        done = shard.done(secrets.token_hex(8))
-        self.keys: list[str] = [shard.due, shard.closed, shard.letters, shard.counts, done]
-        self.args: list[Argument] = [drafts[0].now, behind_ms, channel, encode_hint(hint) if hint else b""]
+        self.has_messages = any(draft.added for draft in drafts)
+        self.keys: list[str] = [shard.due, shard.counts]
+        if any(_has_turns(draft) for draft in drafts):
+            self.keys += (shard.closed, shard.letters)
+        decided_at = drafts[0].now if drafts else 0
+        first_row = len(self.keys) + 1
+        self.args: list[Argument] = [decided_at, behind_ms, *id, channel, encode_hint(hint) if hint else b"", first_row]
         for draft in drafts:
             self._add(draft)
 
@@ -78,8 +101,8 @@ class SwapCall:
             unread: list[Refusal | None] = [Refusal(draft.row, is_read=False) for draft in self._drafts]
             return SwapReply(server_at, seen_at, True, 0, unread)
         refusals: list[Refusal | None] = [None] * len(self._drafts)
-        for number, version, body, known in grouped(answer, 3, 4):
-            refusals[number - 1] = refused(version, body, (id.decode() for id in known))
+        for number, version, body, known, kept_ms in grouped(answer, 3, 5):
+            refusals[number - 1] = refused(version, body, (id.decode() for id in known), kept_ms)
         return SwapReply(server_at, seen_at, False, messages, refusals)
 
     def _add(self, draft: Draft) -> None:
@@ -90,7 +113,8 @@ class SwapCall:
             state = f"{draft.version} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
-        self.args += (key, draft.row.version, due, state, draft.body, len(draft.added), len(draft.moved), turns)
+        self.args += (key, draft.row.version, due, state, draft.body, draft.keep_ms)
+        self.args += (len(draft.added), len(draft.moved), turns)
         if draft.added:
             self.args += _messages(list(draft.added.values()))
         if draft.moved:
@@ -124,6 +148,10 @@ class Swapper:
         self._clock = clock
         self._behind_ms = BEHIND_MS
         self._counts: dict[int, tuple[int, int]] = {}
+        self._process = secrets.token_hex(6)
+        self._numbers = itertools.count(1)
+        self._free_places: dict[int, list[int]] = defaultdict(list)
+        self._places: dict[int, int] = defaultdict(int)
 
     async def swap(
         self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None = None, replicas: int = 0
@@ -134,22 +162,52 @@ class Swapper:
         answer or its end that is lost in one is made again; reported as failed, though written, it would be made
         again each time, and the turn given up in the end.
         """
-        behind_ms = self._behind_ms if self._clock.is_followed else ANY_TIME
-        call = SwapCall(shard, drafts, self._channel, hint, behind_ms)
-        with unavailable_on_error():
-            answer, is_safe = await self._write(call, replicas if any(draft.added for draft in drafts) else 0)
+        behind_ms = self._behind_ms if drafts and self._clock.is_followed else ANY_TIME
+        with unavailable_on_error(), self._call_id(shard) as id:
+            call = SwapCall(id, shard, drafts, self._channel, hint, behind_ms)
+            try:
+                answer, is_safe = await self._write(call, replicas if call.has_messages else 0)
+            except OutOfMemoryError as error:
+                if not call.has_messages:
+                    raise
+                full = StoreUnavailable(f"The server has no memory left for messages ({error}).")
+                return await self._swap_others(shard, drafts, hint, full)
         reply = call.read(answer)
         self._clock.follow(reply.server_at, reply.seen_at)
         # A server that takes longer than that for each call would refuse every draft: it is given more time.
         self._behind_ms = min(2 * self._behind_ms, LONGEST_BEHIND_MS) if reply.is_late else BEHIND_MS
-        if not reply.is_late:
+        if drafts and not reply.is_late:
             self._count(shard, reply, drafts)
         return reply.refusals if is_safe else list(map(_unless_acknowledged, drafts, reply.refusals))
+
+    async def _swap_others(
+        self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None, error: StoreUnavailable
+    ) -> list[Refusal | None]:
+        """Writes the drafts without messages; the others are refused with the error."""
+        others = [draft for draft in drafts if not draft.added]
+        answers = iter(await self.swap(shard, others, hint) if others else ())
+        return [Refusal(draft.row, error=error) if draft.added else next(answers) for draft in drafts]
+
+    @contextmanager
+    def _call_id(self, shard: Shard) -> Iterator[CallId]:
+        """A place of its own for each call that is under way in a shard, and as few places as there ever were calls at
+        once: those of processes that ended are only removed when another starts."""
+        free = self._free_places[shard.number]
+        if free:
+            place = heappop(free)
+        else:
+            place = self._places[shard.number]
+            self._places[shard.number] += 1
+        try:
+            yield CallId(self._process, f"d{self._process}.{place}", next(self._numbers))
+        finally:
+            heappush(free, place)
 
     async def _write(self, call: SwapCall, replicas: int) -> tuple[Any, bool]:
         """The script's answer, and whether so many replicas have what it wrote."""
         if not replicas:
-            return await SWAP(self._commands, call.keys, call.args), True
+            script = SWAP if call.has_messages else SWAP_WHEN_FULL
+            return await script(self._commands, call.keys, call.args), True
         return await SWAP.replicated(self._client, call.keys, call.args, replicas, self._options.wait_ms)
 
     def _count(self, shard: Shard, reply: SwapReply, drafts: Sequence[Draft]) -> None:
@@ -176,6 +234,10 @@ def _unless_acknowledged(draft: Draft, refusal: Refusal | None) -> Refusal | Non
         error = StoreUnavailable("Too few replicas had the write in time; it is not acknowledged, so send it again.")
         return Refusal(draft.row, error=error)
     return refusal
+
+
+def _has_turns(draft: Draft) -> bool:
+    return bool(draft.closed or draft.opened or draft.ended)
 
 
 def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:

@@ -1,0 +1,94 @@
+"""The rows that this process wrote last, and what it does about those that it does not remember.
+
+How this works: a conversation that talks again is decided on the row that is remembered here, without asking. The
+latest rows are kept as objects; many more are kept as their bytes, which take a quarter of the room and two
+microseconds to read. Both are bounded, for all shards together. The bytes lie in two generations: when the young one is
+full it becomes the old one, and what is in the old one and was not written since is forgotten with the next change.
+
+Beyond that, nearly every row is unknown. Taking each for new would have most drafts refused and written a second time,
+so while most unknown rows turn out to exist, they are read first, all of a batch in one call. While most of them are
+new indeed, as after a campaign, that call would be wasted, and they are written at once.
+"""
+
+import struct
+from collections import OrderedDict
+
+import msgspec
+
+from turntake.buffer.codec import decode_conversation
+from turntake.buffer.engine.draft import Row
+from turntake.rules.key import ConversationKey
+
+# As objects a usual row takes 1 KB, so these take 10 MB; a long one is kept as bytes only.
+ROWS_AS_OBJECTS = 10_000
+LARGEST_OBJECT = 1_000
+# Enough for 200,000 usual conversations, more than one process serves at a time.
+MOST_BYTES = 64_000_000
+# What an entry takes beside its bytes: a number, the head of a bytes object, and a place in a dict.
+ENTRY_BYTES = 150
+# How much one unknown row says about the next: a change of habits is noticed after about ten.
+LEARNING = 0.1
+
+_VERSION = struct.Struct(">q")
+
+
+class RowCache:
+    """One for each process, shared by the write queues of all shards; `most_bytes` is the bound of those kept as bytes.
+
+    A conversation is found by its hash there. If two ever have the same, one is decided on the other's row, whose
+    version is another, and is refused with its own.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._young: dict[int, bytes] = {}
+        self._old: dict[int, bytes] = {}
+        self._young_bytes = 0
+        self._share_known = 0.0
+
+    @property
+    def is_reading_first(self) -> bool:
+        """Whether unknown rows are worth reading: most of the latest were there already."""
+        return self._share_known > 0.5
+
+    def get(self, key: ConversationKey) -> Row | None:
+        row = self._rows.get(key)
+        if row is not None or not self._most_bytes:
+            return row
+        name = hash(key)
+        packed = self._young.get(name) or self._old.get(name)
+        return None if packed is None else _unpacked(packed)
+
+    def put(self, key: ConversationKey, row: Row, body: bytes) -> None:
+        """The row that was written, with the bytes it was written as; without bytes, one that was there already."""
+        if len(body) <= LARGEST_OBJECT:
+            self._rows[key] = row
+            self._rows.move_to_end(key)
+            if len(self._rows) > ROWS_AS_OBJECTS:
+                self._rows.popitem(last=False)
+        if body and self._most_bytes:
+            self._put_bytes(hash(key), _VERSION.pack(row.version) + body)
+
+    def drop(self, key: ConversationKey) -> None:
+        self._rows.pop(key, None)
+        self._young.pop(hash(key), None)
+        self._old.pop(hash(key), None)
+
+    def learn(self, is_known: bool) -> None:
+        """A row that was not remembered was there already, or was new."""
+        self._share_known += LEARNING * (is_known - self._share_known)
+
+    def _put_bytes(self, name: int, packed: bytes) -> None:
+        before = self._young.get(name)
+        self._young_bytes += len(packed) - len(before) if before else len(packed) + ENTRY_BYTES
+        self._young[name] = packed
+        if self._young_bytes > self._most_bytes // 2:
+            self._old, self._young, self._young_bytes = self._young, {}, 0
+
+
+def _unpacked(packed: bytes) -> Row | None:
+    try:
+        return Row(_VERSION.unpack_from(packed)[0], decode_conversation(packed[8:]))
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,56 @@
+"""The rows that a process remembers: as objects, as bytes, and within a bound."""
+
+import pytest
+
+from turntake.buffer.codec import encode
+from turntake.buffer.engine import row_cache
+from turntake.buffer.engine.draft import Row
+from turntake.buffer.engine.row_cache import ENTRY_BYTES, RowCache
+from turntake.rules.conversation import Conversation
+from turntake.rules.key import ConversationKey
+
+KEYS = [ConversationKey.of(f"c{number}") for number in range(100)]
+
+
+def put(rows: RowCache, number: int, agent: str = "") -> Row:
+    row = Row((number + 1) << 20, Conversation(number + 1, agent=agent))
+    rows.put(KEYS[number], row, encode(row.conversation))
+    return row
+
+
+def test_what_is_no_longer_kept_as_an_object_is_read_from_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 1)
+    rows = RowCache()
+    written = [put(rows, number) for number in range(100)]
+    assert [rows.get(key) for key in KEYS] == written
+    rows.drop(KEYS[7])
+    assert rows.get(KEYS[7]) is None
+
+
+def test_a_long_row_is_kept_as_bytes_only() -> None:
+    rows = RowCache()
+    written = put(rows, 1, "x" * row_cache.LARGEST_OBJECT)
+    assert rows.get(KEYS[1]) == written
+    assert rows.get(KEYS[1]) is not written
+
+
+def test_bytes_are_bounded_and_whoever_talks_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty fit: of a hundred, the latest are there, and the one that talked again and again."""
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)
+    rows = RowCache(20 * (ENTRY_BYTES + 20))
+    for number in range(100):
+        put(rows, number)
+        put(rows, 0)
+    remembered = [number for number, key in enumerate(KEYS) if rows.get(key)]
+    assert 9 < len(remembered) <= 22
+    assert remembered[0] == 0
+    assert remembered[1:] == list(range(101 - len(remembered), 100))
+
+
+def test_writing_one_row_again_takes_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)
+    rows = RowCache(20 * (ENTRY_BYTES + 20))
+    put(rows, 1)
+    for _ in range(100):
+        put(rows, 2)
+    assert rows.get(KEYS[1])
