@@ -38,7 +38,9 @@ STEPS = ("waiting", "answered", "only its id", "forgotten", "dead letter")
 def arrival(person: int, number: int) -> Append:
     """As WhatsApp sends it: an id of 58 characters, and numbers for people. Each message is a turn of its own."""
     key = ConversationKey.of(f"49170{person:07}", channel="whatsapp", account="106540352242922")
-    message = Message(f"wamid.HBgNNDkxNzAx{person:024}{number:04}Mjg4QUVBAA==", TEXT, sender=f"49170{person:07}", sent_at=1)
+    message = Message(
+        f"wamid.HBgNNDkxNzAx{person:024}{number:04}Mjg4QUVBAA==", TEXT, sender=f"49170{person:07}", sent_at=1
+    )
     return Append(key, message, Rules(enabled=False))
 
 

@@ -15,7 +15,7 @@ from turntake.buffer.engine.draft import NEW, RANDOM_BITS, Draft
 from turntake.buffer.postgres import pool
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.claiming import PostgresOffer
-from turntake.rules.conversation import Answered, Dead
+from turntake.rules.conversation import Answered, Dead, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim
@@ -161,7 +161,8 @@ async def test_a_reply_lost_after_the_commit_is_no_refusal(
 
             # The offer's reply came; the next one is the commit's.
             monkeypatch.setattr(PostgresOffer, "take", take_and_lose_the_reply)
-            for before, settlement in enumerate((Dead("no"), Answered())):
+            settlements: list[Settlement] = [Dead("no"), Answered()]
+            for before, settlement in enumerate(settlements):
                 claim = await take(store)
                 assert claim.epoch == clock.now() + before, "each claim is one"
                 proxy.drop_next_reply()
