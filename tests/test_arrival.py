@@ -183,3 +183,20 @@ async def test_one_text_completes_a_turn_as_one_reply() -> None:
 def test_options_in_code_are_checked_as_those_in_a_file(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"{next(iter(options))} = .*: expected an integer"):
         TurnTake("memory://", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rules": {"silence_ms": 5}}, "rules= is of type dict: write Rules"),
+        ({"rules": "quick"}, "There is no preset 'quick'; there are: complex-inquiry"),
+        ({"role": "worker"}, "There is no role 'worker'; there are: all, accept, work."),
+        ({"agent": "echo"}, "agent= is of type str: give a function that takes a Turn"),
+        ({"yields": "tokens"}, "yields = 'tokens': expected one of"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused_at_once(options: dict[str, Any], says: str) -> None:
+    """And not at the first message."""
+    with pytest.raises(ConfigurationError) as refused:
+        TurnTake("memory://", **options)
+    assert says in str(refused.value)

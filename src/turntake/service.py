@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -99,8 +99,8 @@ class TurnTake:
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
-        self.rules = _preset(rules) if isinstance(rules, str) else rules
-        self.role = role
+        self.rules = _rules(rules)
+        self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
         self._yields = _valid(HandlerOptions(yields)).yields
@@ -282,7 +282,14 @@ class TurnTake:
         return conversation
 
     def _as_sink(self, agent: Sink | Callable[..., Any]) -> Sink:
-        return agent if isinstance(agent, Sink) else HandlerSink(agent, self._yields)
+        if isinstance(agent, Sink):
+            return agent
+        if not callable(agent):
+            raise ConfigurationError(
+                f"agent= is of type {type(agent).__name__}: give a function that takes a Turn, or a Sink. "
+                "A module's function or a URL is named with `turntake serve --agent`."
+            )
+        return HandlerSink(agent, self._yields)
 
     def _start(self) -> None:
         if self.role != "accept":
@@ -354,7 +361,17 @@ def _valid(options: S) -> S:
     return options
 
 
-def _preset(name: str) -> Rules:
-    if name not in PRESETS:
-        raise ConfigurationError(f"There is no preset {name!r}; there are: {', '.join(sorted(PRESETS))}.")
-    return PRESETS[name]
+def _rules(rules: Rules | str) -> Rules:
+    if isinstance(rules, Rules):
+        return rules
+    if not isinstance(rules, str):
+        raise ConfigurationError(f"rules= is of type {type(rules).__name__}: write Rules(silence_ms=…), or a preset.")
+    if rules not in PRESETS:
+        raise ConfigurationError(f"There is no preset {rules!r}; there are: {', '.join(sorted(PRESETS))}.")
+    return PRESETS[rules]
+
+
+def _role(role: Role) -> Role:
+    if role not in get_args(Role):
+        raise ConfigurationError(f"There is no role {role!r}; there are: {', '.join(get_args(Role))}.")
+    return role

@@ -10,7 +10,7 @@ import pytest
 
 from harness.fake_outbound import Postbox
 from harness.platforms.word_channel import WordChannel
-from harness.servers import talking
+from harness.servers import Later, talking
 from turntake import Arrival, ConversationKey, GiveUp, Message, RetryLater, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
@@ -210,6 +210,26 @@ async def test_a_failure_reported_through_the_api_has_no_exception() -> None:
     await after(recorder, Promise(), during=during)
     _, retry, error = recorder.of("failed")
     assert (retry, error) == (Retry(900_000, error="no model"), None)
+
+
+async def test_that_a_turn_became_a_dead_letter_is_logged_without_an_exception_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An agent that reports its failure through the API raises nothing here."""
+    clock = VirtualClock()
+    turns = TurnTake(
+        "memory://", rules=Rules(silence_ms=0, typing_inference_ms=0, max_attempts=1), agent=Later(), clock=clock
+    )
+    async with turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(1_000)
+        (record,) = await turns.store.history.turns(ADA, 10)
+        with caplog.at_level(logging.WARNING, "turntake"):
+            await turns.fail(record.id, "a secret")
+    (line,) = caplog.records
+    assert line.message == "The messages of a turn are a dead letter now"
+    assert vars(line)["turn"] == record.id
+    assert "a secret" not in str(vars(line))
 
 
 async def test_a_reply_of_unknown_fate_is_told() -> None:

@@ -140,6 +140,8 @@ class Observers:
         if isinstance(settlement, Answered):
             self.tell(Observer.answered, claim, settlement)
         elif isinstance(settlement, Dead):
+            if error is None:
+                _log_dead(claim, settlement)
             self.tell(Observer.dead, claim, settlement, error)
         elif settlement.is_failure:
             self.tell(Observer.failed, claim, settlement, error)
@@ -159,3 +161,10 @@ class Observers:
             self._faults.add(method)
             facts = {"action": "observe", "observer": method, "error": type(error).__name__}
             log.error("An observer raised; that is logged once", exc_info=error, extra=facts)
+
+
+def _log_dead(claim: Claim, dead: Dead) -> None:
+    """Where an exception ended it, whoever caught that has said so; this is for agents that report their failure, and
+    for turns whose workers died."""
+    facts = {"action": "fail", "conversation": str(claim.key), "turn": claim.turn.id, "reason": dead.reason}
+    log.warning("The messages of a turn are a dead letter now", extra=facts)
