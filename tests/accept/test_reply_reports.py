@@ -11,6 +11,8 @@ from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import Echo, talking, until, watching
 from turntake import ConversationKey, Rules, TurnTake
 from turntake.deliver.outbound import Outbound
+from turntake.deliver.sink import Answer, Sink
+from turntake.deliver.turn import Turn
 from turntake.platforms.channel import ChatEvent, ReplyStatus
 from turntake.platforms.replies import Recipient
 
@@ -20,12 +22,19 @@ CHANNELS = {("knock", ""): WordChannel({"word": "sesame"}), ("knock", "sales"): 
 
 
 class Sending(Outbound):
-    """Takes every reply."""
+    """Takes every reply, a line at a time."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
 
     def can_send(self, key: ConversationKey) -> bool:
         return True
 
+    def parts(self, key: ConversationKey, text: str) -> tuple[str, ...]:
+        return tuple(text.split("\n"))
+
     async def send(self, to: Recipient, index: int, text: str) -> str:
+        self.sent.append(text)
         return f"out-{index}"
 
 
@@ -116,3 +125,31 @@ def answered_again(client: httpx2.Client) -> str:
         post(client, said("ho"))
         turn_id: str = until(events, "answered")["turnId"]
         return turn_id
+
+
+def test_a_retried_letter_sends_what_failed_and_nothing_else() -> None:
+    """The agent is not asked again, what arrived is not repeated, and the turn is answered under its own id."""
+    sending, asked = Sending(), Counting()
+    with talking(TurnTake("memory://", rules=QUICK, agent=asked, outbound=sending), channels=CHANNELS) as client:
+        turn_id = answered(client)
+        assert sending.sent == ["one", "two", "three"]
+        post(client, report(turn_id, "failed", place=1), report(turn_id, "delivered", place=2))
+        with watching(client) as events:
+            assert client.post(f"/v1/dead-letters/{turn_id}/retry").status_code == 202
+            assert until(events, "answered")["turnId"] == turn_id
+        assert sending.sent == ["one", "two", "three", "two"]
+        assert (asked.times, turn(client, turn_id)["status"]) == (1, "answered")
+        assert client.get("/v1/dead-letters").json()["deadLetters"] == []
+        post(client, report(turn_id, "delivered", place=1, at=3_000))
+        assert [each["status"] for each in turn(client, turn_id)["deliveries"]] == ["delivered", "delivered"]
+
+
+class Counting(Sink):
+    """An agent that answers in three lines."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    async def deliver(self, turn: Turn) -> Answer:
+        self.times += 1
+        return Answer(("one\ntwo\nthree",))
