@@ -173,7 +173,8 @@ def _print_banner(options: Options, parts: Parts, url: str, made: MadeKeyFile | 
         facts = {"store": store, "agent": agent, "role": f"{role}: {ROLES[role]}", **_outside(options, parts), **config}
         if made:
             facts["page"] = f"{url}/?key={made.key}" if made.is_new else f"{url}/ (its key is in {made.path})"
-        _print_facts(url, facts, [] if role == "work" else _trials(url, role, bool(options.api_keys)))
+        key = "KEY" if options.api_keys else f"$(cat {made.path})" if made and _is_reached(options, parts) else ""
+        _print_facts(url, facts, [] if role == "work" else _trials(url, role, key))
     else:
         where = {"url": url, "role": role, "store": store, "agent": agent, **config}
         where |= {"key_file": str(made.path)} if made and made.path else {}
@@ -245,10 +246,14 @@ def _unset(options: Options, parts: Parts) -> Iterator[str]:
 
 def _who_gets_in(options: Options, parts: Parts) -> str:
     """What it means that there are no API keys."""
-    is_reached = options.public_url or any(a.channel and a.channel.has_secret for a in parts.accounts)
-    if is_reached:
+    if _is_reached(options, parts):
         return "others reach this server, so all but webhooks needs the key that it made"
     return "anybody on this machine gets in"
+
+
+def _is_reached(options: Options, parts: Parts) -> bool:
+    """Whether anything says that others reach this server."""
+    return bool(options.public_url) or any(a.channel and a.channel.has_secret for a in parts.accounts)
 
 
 def _signing(accounts: list[Account]) -> Iterator[str]:
@@ -266,15 +271,18 @@ def _callbacks(accounts: list[Account]) -> Iterator[tuple[str, str, str]]:
             yield account.plugin.name, account.variables[url], account.values[url]
 
 
-def _trials(url: str, role: Role, has_keys: bool) -> list[str]:
-    """Lines to try. Only a process that works on turns tells of answers, so only there is one to be followed."""
+def _trials(url: str, role: Role, key: str) -> list[str]:
+    """Lines to try. Only a process that works on turns tells of answers, so only there is one to be followed.
+
+    `key` is what to write for the API key, if there must be one; `turntake send` finds one that was made.
+    """
     body = '{"conversation": "ann", "id": "1", "text": "hello"}'
     follow = "--follow " if role == "all" else ""
     where = "" if url == Options().own_url else f"--url {url} "
-    key = "--key KEY " if has_keys else ""
-    header = " -H 'authorization: Bearer KEY'" if has_keys else ""
+    flag = f"--key {key} " if key == "KEY" else ""
+    header = f' -H "authorization: Bearer {key}"' if key else ""
     return [
-        f'turntake send {follow}{where}{key}"hi" "are you open tomorrow?"',
+        f'turntake send {follow}{where}{flag}"hi" "are you open tomorrow?"',
         f"curl {url}/v1/messages{header} -H 'content-type: application/json' \\",
         f"  -d '{body}'",
     ]
