@@ -5,7 +5,8 @@ Webhooks are the exception: platforms call them from anywhere, and each call pro
 How it works without keys: a proxy on this machine makes strangers look like programs of this machine, and no header
 tells them apart for certain. So once anything says that others reach this server (a public address, the secret of a
 channel), only webhooks and health are served without the key that `turntake serve` made. Until then programs on this
-machine need no key; whatever shows that a request came from elsewhere refuses it.
+machine need no key; whatever shows that a request came from elsewhere refuses it. Where the kernel tells, programs of
+other users are refused too: a proxy has a user of its own.
 """
 
 import hmac
@@ -18,6 +19,7 @@ from turntake.accept.refusals import Refusals
 from turntake.errors import ConfigurationError, Problem
 from turntake.http.hosts import is_local_authority, is_loopback
 from turntake.http.made_key import MadeKey, is_from_another_site
+from turntake.http.peer_user import CONNECTION
 from turntake.service import Role, TurnTake
 
 Headers = dict[bytes, bytes]
@@ -84,18 +86,20 @@ class LoopbackOnly:
         open_paths: tuple[str, ...] = (),
         made_key: str = "",
         is_reached: bool = False,
+        health_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._refusals = refusals
         self._open_paths = open_paths
         self._key = MadeKey(made_key) if made_key else None
         self._is_reached = is_reached
+        self._health_paths = health_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not get_route_path(scope).startswith(self._open_paths):
             if self._key is not None and (response := self._key.login(scope)) is not None:
                 return await response(scope, receive, send)
-            problem = _reached(self._key is not None) if self._is_reached else stranger(scope)
+            problem = _reached(self._key is not None) if self._is_reached else stranger(scope, self._health_paths)
             if problem is not None and not (self._key is not None and self._key.opens(scope)):
                 sentence = "A request without an API key was refused"
                 raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
@@ -118,8 +122,11 @@ def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
     return sum(hmac.compare_digest(key, ours) for ours in keys) > 0
 
 
-def stranger(scope: Scope) -> Problem | None:
-    """Why a request is not of a program on this machine: by its address, where known, and by what its headers show."""
+def stranger(scope: Scope, health_paths: tuple[str, ...] = ()) -> Problem | None:
+    """Why a request is not of a program on this machine: by its address, where known, and by what its headers show.
+
+    A program of another user may be a proxy; what lies at `health_paths` it may ask all the same.
+    """
     headers: Headers = dict(scope["headers"])
     client = scope.get("client")
     host = headers.get(b"host", b"")
@@ -133,6 +140,11 @@ def stranger(scope: Scope) -> Problem | None:
         return Problem(403, "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS.")
     if is_from_another_site(scope["method"], headers):
         return Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
+    connection = scope.get(CONNECTION)
+    if connection is not None and connection.is_another_users and get_route_path(scope) not in health_paths:
+        return Problem(
+            403, "Without an API key only programs of the user who runs it are served: set TURNTAKE_API_KEYS."
+        )
     return None
 
 

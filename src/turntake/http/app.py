@@ -90,7 +90,9 @@ def create(
     is_reached = bool(public_url) or any(channel.has_secret for channel in (channels or {}).values())
     outer = [Middleware(Problems)]
     if not api_keys:
-        outer.append(Middleware(LoopbackOnly, refusals, _open_paths(is_reached), made_key, is_reached))
+        health = _paths("public")
+        open_paths = _paths("signature") + (health if is_reached else ())
+        outer.append(Middleware(LoopbackOnly, refusals, open_paths, made_key, is_reached, health))
     keys = Middleware(RequireKey, api_keys, refusals) if api_keys else None
     limits: dict[Access, Middleware] = {
         "key": Middleware(BodyLimit, turns.clock, max_body_bytes, receive_ms),
@@ -137,10 +139,9 @@ def _by_path() -> dict[str, list[Endpoint]]:
     return paths
 
 
-def _open_paths(is_reached: bool) -> tuple[str, ...]:
-    """How the paths begin that nobody needs a key for even without API keys; health only where others reach us."""
-    kinds = ("signature", "public") if is_reached else ("signature",)
-    return tuple({endpoint.path.partition("{")[0] for endpoint in ENDPOINTS if endpoint.access in kinds})
+def _paths(access: Access) -> tuple[str, ...]:
+    """How the paths begin that are open to these callers."""
+    return tuple({endpoint.path.partition("{")[0] for endpoint in ENDPOINTS if endpoint.access == access})
 
 
 def _route(

@@ -12,8 +12,9 @@ is answered 503 before it is read.
 
 import logging
 import sys
+from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,6 +24,7 @@ from turntake.counted_log import CountedLog
 from turntake.errors import Problem
 from turntake.http.hosts import LONGEST_HOST
 from turntake.http.options import HttpOptions
+from turntake.http.peer_user import CONNECTION, Address, is_another_users
 from turntake.http.problem import response_to
 
 log = logging.getLogger("turntake")
@@ -94,6 +96,11 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self._limits.begin(self)
 
+    @cached_property
+    def is_another_users(self) -> bool:
+        """Whether a program of another user on this machine opened it; the kernel is asked once."""
+        return is_another_users(self.client, cast(Address | None, self.server))
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._limits.end(self)
         super().connection_lost(exc)
@@ -139,6 +146,7 @@ class LimitedConnection(HttpToolsProtocol):
         if len(hosts) > 1 or (hosts and len(hosts[0]) > LONGEST_HOST):
             raise ValueError("There is one Host, and it is the name of a host.")
         self._next, self._bytes = "body", 0
+        cast(dict[str, Any], self.scope)[CONNECTION] = self
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
