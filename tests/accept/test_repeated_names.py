@@ -19,6 +19,9 @@ from turntake.http.conversations import HoldBody
         '{"conversation": "a", "conversation": "victim", "id": "1"}',
         '{"conversation": "a", "id": "1", "text": "x", "text": "y"}',
         '{"conversation": "a", "id": "1", "conversatio\\u006e": "victim"}',
+        '{"conversation" :"a","conversation":"victim","id":"1"}',
+        '{"conversation"\t\n:"a","conversation":"victim","id":"1"}',
+        '{"conversation": "a", "id": "1", "metadata": {"a": 1}, "id": "2"}',
         '[{"conversation": "a", "id": "1"}, {"conversation": "a", "id": "1", "id": "2"}]',
         '[{"conversation": "a", "id": "1", "text": ""}, {"conversation": "a", "id": "1", "text": "", "text": "x"}]',
     ],
@@ -58,4 +61,4 @@ def test_a_common_body_is_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     """That would cost as much as reading it once."""
     monkeypatch.setattr(json, "loads", None)
     body = msgspec.json.encode([{"conversation": "a", "id": str(number), "text": "Hi! 👋"} for number in range(100)])
-    FieldNames(MessageBody).refuse_repeated(body, 100)
+    FieldNames(MessageBody).refuse_repeated(body)

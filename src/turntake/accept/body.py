@@ -30,7 +30,7 @@ PRIVATE = {
     "cross-origin-resource-policy": "same-origin",
 }
 """Headers of every answer that may hold what people wrote: nothing keeps it, and no page of another site loads it."""
-_PRIVATE = [(name.encode(), value.encode()) for name, value in PRIVATE.items()]
+_PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]  # a POST is loaded by no page
 _LOCATION = re.compile(r"^(?P<detail>.*) - at `(?P<at>\$(?:\[(?P<index>\d+)\])?.*)`$", re.DOTALL)
 
 

@@ -87,7 +87,7 @@ class Messages:
 def arrivals_in(body: bytes) -> Arrival | list[Arrival]:
     """The message, or the list of messages, that a body holds."""
     payload = decode(_decoder, body)
-    _fields.refuse_repeated(body, len(payload) if isinstance(payload, list) else 1)
+    _fields.refuse_repeated(body)
     if isinstance(payload, MessageBody):
         return checked(arrival_of, payload)
     return [checked(arrival_of, item, index) for index, item in enumerate(payload)]

@@ -86,6 +86,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._limits = limits
         self._next: State = "headers"
         self._bytes = 0
+        self._is_large = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -112,6 +113,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self._next != "body" or not self.cycle.response_complete:
             self._unset_keepalive_if_required()
         size = 0 if self._next == "body" else len(data)
+        # All that came since the last request: if that is not too much, neither are the headers in it.
+        self._is_large = self._bytes + len(data) > self._limits.options.header_bytes
         if self._next == "idle":
             self._next = "headers"
         try:
@@ -139,8 +142,7 @@ class LimitedConnection(HttpToolsProtocol):
     # What the parser tells. It wraps what is raised here in an HttpParserError.
     def on_headers_complete(self) -> None:
         options = self._limits.options
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if size > options.header_bytes or len(self.headers) > options.header_fields:
+        if len(self.headers) > options.header_fields or (self._is_large and self._size() > options.header_bytes):
             raise TooLarge
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (hosts and len(hosts[0]) > LONGEST_HOST):
@@ -148,6 +150,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._next, self._bytes = "body", 0
         cast(dict[str, Any], self.scope)[CONNECTION] = self
         super().on_headers_complete()
+
+    def _size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
