@@ -176,3 +176,17 @@ async def test_each_answered_turn_is_a_line_at_a_terminal() -> None:
 def test_turns_are_logged_where_somebody_watches(turns: Any, stream: io.StringIO, is_shown: bool) -> None:
     """A busy server writes no line for each of a thousand turns a second, unless it is told to."""
     assert logs.shows_turns(logs.LogOptions(turns=turns), stream) is is_shown
+
+
+@pytest.mark.parametrize("format", ["json", "text"])
+def test_people_can_be_kept_out_of_the_log(format: logs.Format) -> None:
+    """The channel stays, and the same person has the same hash for as long as the process lives."""
+    stream = io.StringIO()
+    logs.configure(logs.LogOptions("info", format, people="hashed"), stream)
+    for number in ("4915112345", "4915112345", "4915100000"):
+        key = f"default:whatsapp:777:{number}:order~2F7"
+        logging.getLogger("turntake").warning("Failed", extra={"action": "x", "conversation": key})
+    first, again, other = (line.rpartition("default:whatsapp:777:#")[2][:12] for line in lines(stream))
+    assert "4915" not in stream.getvalue()
+    assert "order" not in stream.getvalue()
+    assert first == again != other
