@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+import msgspec
 from msgspec.structs import replace
 
 from turntake.rules.message import Attachment, Message
@@ -22,6 +23,7 @@ LONGEST_ID = 1_024
 """In bytes. Real ids are far shorter, and an index does not take any length."""
 
 T = TypeVar("T")
+_TOO_DEEP = f"is nested too deeply: at most {DEPTH} levels are kept."
 _WORDS: dict[type, str] = {int: "an integer", bool: "True or False"}
 
 
@@ -138,6 +140,11 @@ def _attachments(value: Any) -> tuple[Attachment, ...]:
 
 
 def _attachment(value: Any) -> Attachment:
+    if isinstance(value, dict):
+        try:
+            value = msgspec.convert(value, Attachment)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"`attachments` holds a dict that is none: {error}.") from None
     if not isinstance(value, Attachment):
         raise ValueError(f"`attachments` holds a value {_named(value)}: write Attachment(kind=…, url=…) for each.")
     kind = _name("attachment.kind", value.kind)
@@ -159,39 +166,32 @@ def _optional(field: str, value: Any, check: Callable[[str, Any], T]) -> T | Non
 
 
 def _metadata(field: str, value: Any) -> dict[str, Any]:
-    """What JSON can say: an agent behind HTTP must be able to read it."""
+    """As JSON would say it, which an agent behind HTTP must be able to read: a datetime as text, a key as text."""
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"`{field}` is {_named(value)}: write a dict.")
-    _check_json(field, value, DEPTH - 2)  # the message around it and the dict itself are the two levels outside
-    return value
+    try:
+        plain: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{field}` holds what JSON cannot say ({error}): write it as text.") from None
+    except RecursionError:
+        raise ValueError(f"`{field}` {_TOO_DEEP}") from None
+    _check_json(field, plain, DEPTH - 2)  # the message around it and the dict itself are the two levels outside
+    return plain
 
 
 def _check_json(field: str, value: Any, levels: int) -> None:
     if isinstance(value, str):
         if not _is_whole(value):
             raise ValueError(f"`{field}` holds half a character, which cannot be stored: send whole ones.")
-    elif isinstance(value, dict | list | tuple):
+    elif isinstance(value, dict | list):
         if levels < 0:
-            raise ValueError(f"`{field}` is nested too deeply: at most {DEPTH} levels are kept.")
-        for item in _items(field, value):
+            raise ValueError(f"`{field}` {_TOO_DEEP}")
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
             _check_json(field, item, levels - 1)
-    elif value is not None and not isinstance(value, int | float):
-        raise ValueError(
-            f"`{field}` holds a value {_named(value)}: only what JSON can say is kept, so write it as text."
-        )
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise ValueError(f"`{field}` holds a number beyond 64 bits: write it as text.")
-
-
-def _items(field: str, value: "dict[Any, Any] | list[Any] | tuple[Any, ...]") -> list[Any]:
-    if not isinstance(value, dict):
-        return list(value)
-    for name in value:
-        if not isinstance(name, str):
-            raise ValueError(f"`{field}` has the key {name!r}, {_named(name)}: write it as text.")
-    return [*value, *value.values()]
 
 
 def _of_type(field: str, value: Any, kind: type[T]) -> T:
