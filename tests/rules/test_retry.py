@@ -137,6 +137,14 @@ def test_a_turn_whose_messages_were_all_deleted_is_settled_without_the_agent(
     assert before_attempt(turn, RULES, is_empty) == expected
 
 
+def test_a_turn_that_cannot_be_read_is_given_up_unless_its_answer_is_saved() -> None:
+    """Nobody can answer it; but to send an answer that is there, no message need be read."""
+    dead = before_attempt(TURN, RULES, is_unreadable=True)
+    assert isinstance(dead, Dead)
+    assert dead.reason == "cannot be read"
+    assert before_attempt(replace(TURN, progress=Progress(("one",), is_final=True)), RULES, is_unreadable=True) is None
+
+
 @pytest.mark.parametrize(
     ("setback", "settlement"),
     [

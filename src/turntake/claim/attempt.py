@@ -91,7 +91,7 @@ class Attempt:
         self._ports = ports
         self._shared = shared
         self._rules = ports.rules_for(claim.key)
-        self._ended = before_attempt(claim.turn, self._rules, is_empty=not claim.messages)
+        self._ended = before_attempt(claim.turn, self._rules, not claim.messages, claim.is_unreadable)
         self.company: Company = company_of(claim.turn) if self._ended is None else "anybody"
         self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)
         self._control = HandlerControl(self.held, self._outbox)

@@ -1,11 +1,13 @@
 """The values that travel: what a person sent, and what the agent is handed."""
 
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+UNREADABLE = "turntake.unreadable"
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 
 
@@ -44,11 +46,24 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.amends is not None
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether it stands for bytes that no release of ours can read: see `unreadable`."""
+        return UNREADABLE in self.metadata
+
+    @property
     def is_blank(self) -> bool:
         """Nothing to read and nothing to look at: such a message is never buffered. An amendment says something."""
         if self.is_amendment or self.text[:1].isalnum():
             return False
         return not self.attachments and all(c.isspace() or c in _INVISIBLE for c in self.text)
+
+
+def unreadable(raw: bytes, seq: int) -> Message:
+    """Stands for a stored message that cannot be read, so that its turn ends and its neighbours are not harmed.
+
+    The bytes are shown as they are, in base64; they also stay in the store, for whoever can repair them.
+    """
+    return Message(f"unreadable-{seq}", metadata={UNREADABLE: b64encode(raw).decode()})
 
 
 def as_said(messages: Iterable[Message]) -> tuple[Message, ...]:

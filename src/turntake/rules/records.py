@@ -52,6 +52,11 @@ class Claim(msgspec.Struct, frozen=True):
         """When its first message arrived; when it was claimed, if none is left."""
         return min((message.received_at for message in self.messages), default=self.turn.claimed_at)
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether one of its messages cannot be read: then nobody can answer it."""
+        return any(message.is_unreadable for message in self.messages)
+
 
 class Snapshot(msgspec.Struct, frozen=True):
     """One conversation with every message that is not settled yet, oldest first."""

@@ -27,6 +27,7 @@ FAILURE_PAUSES_MS = (1_000, 10_000, 60_000)
 FIRST_AWAY_MS = 1_000
 LONGEST_AWAY_MS = 60_000
 LEAST_PAUSE_MS = 500
+UNREADABLE_ERROR = "A message of this turn is not stored as this release writes it; its bytes are kept as they are."
 
 # A deployment or a lack of memory kills a process once or twice while it answers; three times in a row is a suspicion.
 ALONE_AFTER = 3
@@ -95,11 +96,15 @@ def after_absence(turn: SealedTurn, rules: Rules, error: str, now: int, chance: 
     return _unless_expired(Retry(pause_ms, is_failure=False, error=error, is_away=True), rules, turn, now)
 
 
-def before_attempt(turn: SealedTurn, rules: Rules, is_empty: bool = False) -> Answered | Dead | None:
+def before_attempt(
+    turn: SealedTurn, rules: Rules, is_empty: bool = False, is_unreadable: bool = False
+) -> Answered | Dead | None:
     """How a claimed turn ends without being tried: all its messages were deleted in time, so that there is nothing to
-    answer, or one lease too many ended without a word."""
+    answer, or one of them cannot be read, or one lease too many ended without a word."""
     if is_empty and turn.amendments and turn.progress == Progress():
         return Answered()
+    if is_unreadable and not turn.progress.is_final:
+        return Dead("cannot be read", UNREADABLE_ERROR)
     if turn.failures < rules.max_attempts:
         return None
     verb = "stopped its worker" if turn.error == WORKER_STOPPED else "failed"

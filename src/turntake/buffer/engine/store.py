@@ -7,17 +7,14 @@ draft, and the offer takes those drafts. Ending a dead letter reads the letter a
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
-import msgspec
-
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due
+from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
 from turntake.buffer.engine.row_cache import RowCache
@@ -38,8 +35,6 @@ from turntake.rules.watch import ALONE, LIVING_MS, Place, may_claim_at, place_of
 CLAIM_ROUNDS = 10
 
 T = TypeVar("T")
-
-log = logging.getLogger("turntake")
 
 
 class CasStore(Store, Clocked):
@@ -240,7 +235,7 @@ class CasStore(Store, Clocked):
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
-        """The claim with its messages; one whose messages cannot be read is handed back, and costs nobody else's."""
+        """The claim with its messages; one whose messages are away is handed back, and costs nobody else's."""
         self._queue(due.key).remember(draft)
         turn = draft.conversation.turn
         assert turn is not None
@@ -249,13 +244,9 @@ class CasStore(Store, Clocked):
         try:
             if any(seq not in messages for seq in seqs):
                 messages = await self.backend.messages(due.key, turn.head, turn.tail)
-        except (StoreUnavailable, msgspec.MsgspecError) as error:
-            is_away = isinstance(error, StoreUnavailable)
-            if not is_away:
-                log.error("A message cannot be read", extra={"action": "claim", "conversation": str(due.key)})
-            retry = Retry(0 if is_away else UNREADABLE_MS, is_failure=False)
+        except StoreUnavailable:
             with suppress(StoreUnavailable):
-                await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), retry)
+                await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
             return None
         shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
         return Claim(due.key, draft.conversation.epoch, turn, shown)

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
-from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
+from turntake.buffer.codec import decode_closed, decode_conversation, read_message
 from turntake.buffer.engine.backend import Messages, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.rules.key import ConversationKey
@@ -16,7 +14,7 @@ def row_of(version: int, body: bytes) -> Row:
 
 def messages_of(rows: Iterable[tuple[int, int, bytes]]) -> Messages:
     """Messages by their numbers, from number, time of arrival and payload of each."""
-    return {seq: replace(decode_message(payload), seq=seq, received_at=at) for seq, at, payload in rows}
+    return {seq: read_message(payload, seq, at) for seq, at, payload in rows}
 
 
 def turn_of(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:

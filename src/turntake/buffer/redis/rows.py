@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
-from turntake.buffer.codec import decode_closed, decode_conversation, decode_message
+from turntake.buffer.codec import decode_closed, decode_conversation, read_message
 from turntake.buffer.engine.backend import PAGE, Messages, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.engine.offer_size import OFFER_BYTES
@@ -108,7 +107,7 @@ def row_of(version: int, body: bytes) -> Row:
 def messages_of(first: int, payloads: Sequence[bytes | None]) -> Messages:
     """The messages from number `first` on by their numbers; a number without a payload was forgotten."""
     return {
-        seq: replace(decode_message(payload[8:]), seq=seq, received_at=RECEIVED_AT.unpack(payload[:8])[0])
+        seq: read_message(payload[8:], seq, RECEIVED_AT.unpack(payload[:8])[0])
         for seq, payload in enumerate(payloads, first)
         if payload is not None
     }
