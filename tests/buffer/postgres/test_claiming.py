@@ -12,8 +12,9 @@ from harness.postgres_store import ask, make
 from harness.proxy import proxying
 from harness.writing import key
 from turntake import Rules, Turn, TurnTake
+from turntake.buffer.postgres import backend, claiming
 from turntake.buffer.postgres.backend import PostgresStore
-from turntake.buffer.postgres.claiming import PostgresOffer
+from turntake.buffer.postgres.claiming import PART_BYTES, PostgresOffer
 from turntake.clock import SystemClock
 from turntake.rules.conversation import Answered
 from turntake.rules.message import Message
@@ -42,7 +43,7 @@ async def test_a_claim_reads_little_with_fifty_thousand_dead_rows_and_an_old_sna
 
 def pages_read(server: Postgres, start: int, now: int) -> int:
     """By offering ten conversations that fell due from `start` on."""
-    query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM turntake.offer_1({start}, {now}, 10, 500)"
+    query = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM turntake.offer_2({start}, {now}, 10, 500, 1 << 20)"
     ((((plan,)),),) = ask(server.url, query)
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
@@ -221,3 +222,39 @@ async def test_a_row_that_cannot_be_read_is_put_off_and_holds_up_nobody(
     assert await store.claim(5, LEASE_MS) == []
     due_at = ask(server.url, "SELECT due_at FROM turntake.conversations WHERE key = %s", str(BOB))
     assert due_at == [(clock.now() + 60_000,)]
+
+
+async def test_a_claim_brings_no_more_than_a_megabyte_or_so(store: PostgresStore) -> None:
+    """Over a slow link a larger one would never arrive in time. Those that are left out are due as before."""
+    text = "x" * 60_000
+    arrivals = [Append(key(n), Message(f"m{m}", text), OFF) for n in range(30) for m in range(2)]
+    await store.append(arrivals)
+    counts = []
+    while claims := await store.claim(100, LEASE_MS):
+        counts.append(len(claims))
+        assert all([message.text for message in claim.messages] == [text] for claim in claims)
+    assert counts[0] <= PART_BYTES // len(text) + 1
+    assert sum(counts) == 30
+
+
+async def test_a_long_turn_is_read_in_parts_none_of_which_is_larger(
+    server: Postgres, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each travels in less time than we wait for an answer."""
+    monkeypatch.setattr(backend, "PART_BYTES", 1_000)
+    monkeypatch.setattr(claiming, "PART_BYTES", 1_000)
+    rules = Rules(silence_ms=0, typing_inference_ms=0, capacity=100)
+    await store.append([Append(ANN, Message(f"m{n}", "x" * 400), rules) for n in range(10)])
+    claim = await take(store)
+    assert ids_of(claim) == [f"m{n}" for n in range(10)]
+    parts: list[int] = []
+    fetch = store.backend._pool.fetch
+
+    async def counted(query: bytes, parameters: Any = ()) -> list[Any]:
+        rows = await fetch(query, parameters)
+        parts.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(store.backend._pool, "fetch", counted)
+    assert list(await store.backend.messages(ANN, 1, 10)) == list(range(1, 11))
+    assert parts == [3, 3, 3, 1]

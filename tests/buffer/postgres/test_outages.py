@@ -63,6 +63,36 @@ async def test_a_read_only_server_takes_nothing_and_says_so(server: Postgres, cl
         assert (await again(store, "m2")).waiting == 2
 
 
+async def test_a_transaction_that_the_server_undid_is_made_again_on_the_same_connections(
+    server: Postgres, store: PostgresStore
+) -> None:
+    """As a database with a stricter isolation does to one of two that meet. The server is well, so nobody hangs up."""
+    await say(store, "m1")
+    before = ask(server.url, SESSIONS)
+    ask(server.url, UNDOING)
+    try:
+        assert (await say(store, "m2")).waiting == 2
+    finally:
+        ask(server.url, "DROP TRIGGER undoing ON turntake.messages; DROP SEQUENCE turntake.undone")
+    assert ask(server.url, SESSIONS) == before
+
+
+SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'turntake' ORDER BY pid"
+
+UNDOING = """
+CREATE SEQUENCE turntake.undone;
+CREATE OR REPLACE FUNCTION turntake.undo() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('turntake.undone') <= 5 THEN
+        RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER undoing BEFORE INSERT ON turntake.messages FOR EACH ROW EXECUTE FUNCTION turntake.undo()
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [("53100", StoreUnavailable), ("53300", StoreUnavailable), ("40P01", StoreUnavailable), ("P0001", psycopg.Error)],

@@ -11,7 +11,7 @@ from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined, Maintained
 from turntake.buffer.postgres.archive import PostgresArchive
 from turntake.buffer.postgres.binary_arrays import Texts
-from turntake.buffer.postgres.claiming import PostgresOffer, offered
+from turntake.buffer.postgres.claiming import PART_BYTES, PostgresOffer, offered
 from turntake.buffer.postgres.examine import examine
 from turntake.buffer.postgres.hints import PostgresHints
 from turntake.buffer.postgres.index_start import IndexStart
@@ -74,7 +74,14 @@ class PostgresBackend(Backend):
         return [rows.get(str(key), Row()) for key in keys]
 
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
-        return messages_of(await self._fetch("messages", (str(key), head, tail)))
+        """In parts, each of which travels in less time than we wait for an answer."""
+        messages: Messages = {}
+        while part := messages_of(await self._fetch("messages", (str(key), head, tail, PART_BYTES))):
+            messages |= part
+            head = max(part) + 1
+            if head > tail:
+                break
+        return messages
 
     async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
         noted_at = self._time_to_note()

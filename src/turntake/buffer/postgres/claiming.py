@@ -1,6 +1,6 @@
 """A claim on PostgreSQL: due rows are locked and read, decided on, and written, in one short transaction.
 
-How this works: the function `offer_1` reads the earliest due rows with their messages and locks them; rows that another
+How this works: the function `offer_2` reads the earliest due rows with their messages and locks them; rows that another
 worker has locked are skipped, so no two workers are offered the same. The engine decides at once, without waiting for
 anything. Then `swap_1` writes the drafts and the transaction commits, both sent in one round trip. A worker that dies
 meanwhile loses its connection, and the server gives the locks back.
@@ -27,6 +27,7 @@ from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey
 
 MESSAGES_OFFERED = PAGE  # more than nearly all turns have; those of a longer one are read afterwards
+PART_BYTES = 1 << 20  # half a second on a slow link of 20 Mbit/s, and hundreds of usual turns
 
 log = logging.getLogger("turntake")
 
@@ -67,7 +68,7 @@ async def offered(
 ) -> AsyncIterator[PostgresOffer]:
     """Up to `limit` conversations that fell due between the two instants of `span`."""
     with unavailable_on_error():
-        transaction = await pool.begin(queries["offer"], (*span, min(limit, PAGE), MESSAGES_OFFERED))
+        transaction = await pool.begin(queries["offer"], (*span, min(limit, PAGE), MESSAGES_OFFERED, PART_BYTES))
         async with transaction.stack:
             due: list[Due] = []
             unreadable: list[int] = []

@@ -4,7 +4,8 @@ How this works: every request borrows a connection from a pool of psycopg's, and
 transaction. Nothing may be left in a session, since behind PgBouncer the next statement may meet another one: no
 prepared statements, no settings, no advisory locks. If the connection breaks, or the server says that it is no longer
 the primary, the pool is emptied and the request is made again on a new connection. So whatever is sent must be harmless
-the second time, because the first may have been carried out and only its reply lost.
+the second time, because the first may have been carried out and only its reply lost. A request that the server undid
+because of another one (a deadlock, or a database with a stricter isolation) is made again, and the pool stays as it is.
 
 A server that stays silent is hung up on: a timer shuts the socket, and whoever waits on it sees a lost connection.
 """
@@ -17,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, IsolationLevel
 from psycopg.errors import InsufficientPrivilege, InvalidSchemaName
 from psycopg_pool import AsyncConnectionPool
 
@@ -28,12 +29,14 @@ MOST_CONNECTIONS = 10  # two swaps, a claim and a few reads are under way at onc
 WAIT_MS = 5_000  # for a free connection; all ten are busy that long only if the server hangs
 SILENCE_MS = 10_000  # far more than the slowest statement takes, and well below a lease of a minute
 ATTEMPTS = 3  # one for the connection that broke, one for the server that was just leaving, one for the new one
+UNDONE_ATTEMPTS = 20  # each time somebody else went first; so many in a row do not happen by chance
 NO_HOST = "the host cannot be found; if the password has characters such as @ or /, write them as %40, %2F"
 
 # By class or code: connection, rollback, resources, operator, system; then read-only, lock timeout, idle too long.
 _PASSING = ("08", "40", "53", "57", "58", "25006", "55P03", "25P03")
 # The server may be another by now, or has done nothing at all: a new connection may do better.
 _WORTH_REPEATING = ("08", "40", "57P", "25006", "25P03")
+_UNDONE = "40"  # the class of all errors by which a server undoes a transaction for the sake of another
 
 # By the driver's resolver, and by libpq's.
 _NO_HOST = ("resolve host", "translate host name")
@@ -105,15 +108,22 @@ class Pool:
         return await self._repeated(attempt)
 
     async def _repeated(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        for _ in range(ATTEMPTS - 1):
+        undone = broken = 0
+        while True:
             try:
                 return await attempt()
             except psycopg.Error as error:
-                if not is_worth_repeating(error):
+                if is_undone(error):
+                    undone += 1
+                elif is_worth_repeating(error):
+                    broken += 1
+                else:
                     raise
-                # The other connections lead to the same server, and would break one after the other.
-                await self._pool.drain()
-        return await attempt()
+                if undone == UNDONE_ATTEMPTS or broken == ATTEMPTS:
+                    raise
+                if not is_undone(error):
+                    # The other connections lead to the same server, and would break one after the other.
+                    await self._pool.drain()
 
 
 class Transaction(NamedTuple):
@@ -200,6 +210,11 @@ def is_passing(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(_PASSING)
 
 
+def is_undone(error: psycopg.Error) -> bool:
+    """Whether the server is well and undid this transaction because of another one."""
+    return error.sqlstate is not None and error.sqlstate.startswith(_UNDONE)
+
+
 def is_worth_repeating(error: psycopg.Error) -> bool:
     """A pool that gave no connection in time will give none at once; all else without a code is a lost connection."""
     if error.sqlstate is None:
@@ -214,3 +229,6 @@ def _hang_up(connection: AsyncConnection[Any]) -> None:
 
 async def _configure(connection: AsyncConnection[Any]) -> None:
     register(connection)
+    # Of transactions that we begin: versions and SKIP LOCKED do all that a stricter level would do, which a database
+    # may have as its default. It goes along with BEGIN, and is no setting of the session.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)

@@ -5,7 +5,7 @@ SELECT * FROM {schema}.swap_1(
 );
 
 -- offer: due conversations with their open messages, locked until the transaction ends
-SELECT * FROM {schema}.offer_1(%s::bigint, %s::bigint, %s::bigint, %s::bigint);
+SELECT * FROM {schema}.offer_2(%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::bigint);
 
 -- publish_hint: to every process that listens
 SELECT pg_notify(%s, %s);
@@ -16,9 +16,12 @@ UPDATE {schema}.conversations SET due_at = %s WHERE id = ANY (%s);
 -- load: conversations by their keys
 SELECT key, version, body FROM {schema}.conversations WHERE key = ANY (%b);
 
--- messages: a range of a conversation
-SELECT m.seq, m.received_at, m.payload FROM {schema}.conversations c JOIN {schema}.messages m ON m.conversation = c.id
-WHERE c.key = %s AND m.seq BETWEEN %s AND %s AND m.closed_at IS NULL;
+-- messages: the first of a range of a conversation, until they reach so many bytes
+SELECT p.seq, p.received_at, p.payload FROM (
+    SELECT m.seq, m.received_at, m.payload, sum(octet_length(m.payload)) OVER (ORDER BY m.seq) AS total
+    FROM {schema}.conversations c JOIN {schema}.messages m ON m.conversation = c.id
+    WHERE c.key = %s AND m.seq BETWEEN %s AND %s AND m.closed_at IS NULL
+) p WHERE p.total - octet_length(p.payload) < %s ORDER BY p.seq;
 
 -- next_due: the earliest deadline from some time on, the server's time, and the latest any process saw
 SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY due_at LIMIT 1),
