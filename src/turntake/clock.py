@@ -238,3 +238,8 @@ class SystemClock(Clock):
         left = at / 1000 - self._offset - self._steady
         slowed = min(left / (1 - SLOWER), left + max(0.0, self._lead()))
         return asyncio.get_running_loop().call_later(max(0.0, slowed), action)
+
+
+def pause_thread(duration_ms: int) -> None:
+    """For a thread that waits for another process, which tells nobody when it is done. Never on the event loop."""
+    time.sleep(duration_ms / 1000)

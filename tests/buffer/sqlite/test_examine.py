@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from turntake.buffer.sqlite import examine
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.examine import disk
 from turntake.buffer.sqlite.schema import connect, migrate, migrations
@@ -25,6 +26,37 @@ async def test_an_existing_store_is_described_and_left_alone(tmp_path: Path) -> 
     finding, *_ = await examined(path)
     assert finding.level == "ok"
     assert f"schema {migrations()[-1][0]}, journal_mode wal, synchronous full" in finding.text
+
+
+async def test_how_far_a_commit_goes_is_asked_of_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file does not remember it, so a connection that is set up as those for work are must tell."""
+    path = tmp_path / "t.db"
+    connection = connect(str(path))
+    migrate(connection)
+    connection.close()
+    monkeypatch.setattr(examine, "configure", lambda connection: connection.execute("PRAGMA synchronous = OFF"))
+    finding, *_ = await examined(path)
+    assert (finding.level, finding.text.rpartition(", ")[2]) == ("warn", "synchronous off")
+
+
+async def test_a_file_that_everybody_can_read_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    connection = connect(str(path))
+    migrate(connection)
+    connection.close()
+    path.chmod(0o644)
+    assert f"chmod 600 {path}*" in next(finding.text for finding in await examined(path) if finding.level == "warn")
+    path.chmod(0o600)
+    assert [finding.level for finding in await examined(path) if finding.subject == "store"] == ["ok"]
+
+
+async def test_a_look_leaves_the_log_of_a_crash_where_it_is(tmp_path: Path, clock: VirtualClock) -> None:
+    """The next start tells by it that a process died."""
+    async with SqliteStore(str(tmp_path / "open.db"), clock):
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"open.db{suffix}", tmp_path / f"t.db{suffix}")
+    await examined(tmp_path / "t.db")
+    assert (tmp_path / "t.db-wal").exists()
 
 
 async def test_a_store_of_a_later_release_is_a_failure(tmp_path: Path) -> None:

@@ -3,13 +3,11 @@
 import asyncio
 import threading
 
-import apsw
 import msgspec
 import pytest
 
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine import history
-from turntake.buffer.engine.backend import UNREADABLE_MS
 from turntake.buffer.engine.draft import NEW
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.backend import SqliteStore
@@ -115,32 +113,6 @@ async def test_deadlines_are_found_by_the_index(path: str, clock: VirtualClock) 
             plan = store.backend._reader.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", bindings).fetchall()
             steps = [str(row[3]) for row in plan if "TEMP B-TREE FOR LAST TERM" not in str(row[3])]
             assert all("conversations_due" in step for step in steps), plan
-
-
-async def test_a_message_that_cannot_be_read_does_not_keep_its_neighbours_claims(
-    path: str, clock: VirtualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    """They are claimed in one step. The others are answered; the turn that cannot be read comes up once a minute, and
-    is whole again once somebody repaired it."""
-    async with SqliteStore(path, clock) as store:
-        await say(store, "m1", key=BOB, rules=OFF)
-        await say(store, "m1", rules=OFF)
-        connection = apsw.Connection(path)
-        bob = "conversation = (SELECT id FROM conversations WHERE key = ?)"
-        ((payload,),) = connection.execute(f"SELECT payload FROM messages WHERE {bob}", (str(BOB),))
-        write = f"UPDATE messages SET payload = ? WHERE {bob}"
-        connection.execute(write, (b"\xff" + payload, str(BOB)))
-        assert [claim.key for claim in await store.claim(5, LEASE_MS)] == [ANN]
-        for pause_ms, reports in ((UNREADABLE_MS - 1, 1), (1, 2)):
-            await clock.advance(pause_ms)
-            assert BOB not in [claim.key for claim in await store.claim(5, LEASE_MS)]
-            assert caplog.text.count("A message cannot be read") == reports
-        connection.execute(write, (payload, str(BOB)))
-        connection.close()
-        await clock.advance(UNREADABLE_MS)
-        (claim,) = [claim for claim in await store.claim(5, LEASE_MS) if claim.key == BOB]
-        assert claim.turn.failures == 0
-        assert [message.id for message in claim.messages] == ["m1"]
 
 
 async def test_one_row_that_cannot_be_read_delays_nobody_else(

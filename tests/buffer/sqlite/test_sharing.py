@@ -1,13 +1,23 @@
 """Several processes on one file."""
 
 import asyncio
+import os
+from pathlib import Path
 
+import pytest
+
+from harness.writing import ROOMY, everything_ran
+from turntake.buffer.sqlite import commit_thread, schema
 from turntake.buffer.sqlite.backend import SqliteStore
+from turntake.buffer.sqlite.schema import connect
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import (
+    ANN,
+    BOB,
     LEASE_MS,
+    OFF,
     ids_of,
     open_ids,
     say,
@@ -43,3 +53,75 @@ async def test_two_stores_on_one_file_at_once_lose_nothing_and_claim_once(path: 
         taken = [claim for some in claims for claim in some]
         assert sorted(str(claim.key) for claim in taken) == sorted(map(str, keys))
         assert all(sorted(ids_of(claim)) == ["0", "1"] for claim in taken)
+
+
+async def test_whoever_waits_for_the_file_goes_before_whoever_comes_later(path: str, clock: VirtualClock) -> None:
+    """A process that writes without a pause would otherwise begin anew each time before the other looks again."""
+    async with SqliteStore(path, clock) as waits, SqliteStore(path, clock) as writes:
+        for number in range(10):
+            holder = connect(path)
+            holder.execute("BEGIN IMMEDIATE")
+            done: list[str] = []
+            first = asyncio.ensure_future(say(waits, f"m{number}", key=ANN, rules=ROOMY))
+            first.add_done_callback(lambda _, done=done: done.append("waits"))  # type: ignore[misc]
+            await everything_ran()
+            second = asyncio.ensure_future(say(writes, f"m{number}", key=BOB, rules=ROOMY))
+            second.add_done_callback(lambda _, done=done: done.append("writes"))  # type: ignore[misc]
+            await everything_ran()
+            holder.execute("COMMIT")
+            holder.close()
+            await asyncio.gather(first, second)
+            assert done == ["waits", "writes"]
+
+
+async def test_a_process_that_is_stopped_in_the_turnstile_is_passed_by(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds nothing that anybody needs."""
+    monkeypatch.setattr(commit_thread, "TURNSTILE_MS", 5)
+    async with SqliteStore(path, clock) as stopped, SqliteStore(path, clock) as other:
+        assert stopped.backend._turnstile.enter()
+        assert (await say(other, "m1")).status == "buffered"
+
+
+async def test_a_message_that_one_process_accepts_wakes_another(path: str, tmp_path: Path, clock: VirtualClock) -> None:
+    """`--role accept` and `--role work` on one file: the deadline is heard of, and not found a second later."""
+    async with SqliteStore(path, clock) as accepts, SqliteStore(path, clock) as works:
+        hints = works.backend.hints.listen()
+        heard = asyncio.ensure_future(anext(hints))
+        await everything_ran()
+        said = await say(accepts, "m1", rules=OFF)
+        hint = await asyncio.wait_for(heard, 5)
+        assert hint.due_at == said.due_at
+        heard = asyncio.ensure_future(anext(hints))
+        await everything_ran()
+        heard.cancel()
+        await asyncio.wait([heard])
+    assert os.listdir(tmp_path) == ["turntake.db"]
+
+
+async def test_the_pipe_of_a_process_that_died_is_taken_away(path: str, tmp_path: Path, clock: VirtualClock) -> None:
+    """And one that cannot be written to costs nobody's message."""
+    os.mkfifo(f"{path}-hints-dead")
+    async with SqliteStore(path, clock) as store:
+        assert (await say(store, "m1", rules=OFF)).status == "buffered"
+        assert "turntake.db-hints-dead" not in os.listdir(tmp_path)
+
+
+async def test_a_start_waits_for_a_process_that_migrates_a_large_file(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says so, and opens once the file is free."""
+    async with SqliteStore(path, clock):
+        pass
+    monkeypatch.setattr(schema, "START_BUSY_MS", 1)
+    migrating = connect(path)
+    migrating.execute("BEGIN IMMEDIATE")
+    opening = asyncio.ensure_future(SqliteStore(path, clock).__aenter__())
+    while "Another process holds the SQLite file" not in caplog.text:
+        await asyncio.wait([opening], timeout=0)
+    migrating.execute("COMMIT")
+    migrating.close()
+    store = await opening
+    assert (await say(store, "m1")).status == "buffered"
+    await store.__aexit__(None, None, None)

@@ -198,6 +198,7 @@ def test_the_server_of_the_settings_is_found(patient: Served, capsys: Output) ->
 def test_init_writes_what_loads(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["init"]) == 0
     assert "turntake serve" in capsys.readouterr().out
+    assert {Path(name).stat().st_mode & 0o777 for name in ("turntake.toml", "agent.py")} == {0o600}
     options = load(environ={})
     assert options.agent == "agent:answer"
     assert [key for key in options.sources.values if options.sources.is_set(key)] == ["agent"]

@@ -194,6 +194,17 @@ def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job],
     return taken, again
 
 
+def interruptions(taken: list[Draft]) -> Hint | None:
+    """Word of answers that were stopped. Only once they are stored: one that goes on after all must not be stopped."""
+    stopped = tuple(
+        (str(draft.key), closed.id, closed.epoch - 1)
+        for draft in taken
+        for closed in draft.closed
+        if closed.status == "interrupted"
+    )
+    return Hint(taken[0].now + HORIZON_MS, stopped) if stopped else None
+
+
 class Backlog:
     """How much waits to be written in all queues of a store: rows, and the bytes of the messages among them."""
 
@@ -414,16 +425,9 @@ class WriteQueue:
         return Hint(first, (), self._shard, tuple(later))
 
     async def _publish_interruptions(self, taken: list[Draft]) -> None:
-        """Only once they are stored: an answer that goes on after all must not be stopped."""
-        stopped = tuple(
-            (str(draft.key), closed.id, closed.epoch - 1)
-            for draft in taken
-            for closed in draft.closed
-            if closed.status == "interrupted"
-        )
-        if stopped:
+        if stopped := interruptions(taken):
             with suppress(StoreUnavailable):
-                await self._backend.hints.publish(Hint(taken[0].now + HORIZON_MS, stopped))
+                await self._backend.hints.publish(stopped)
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         """After an error nobody knows what the store has. What waited behind a database that does not answer is told

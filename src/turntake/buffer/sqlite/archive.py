@@ -19,6 +19,9 @@ from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 
+# What forgetting may hold up writers for, at most: it tries again a minute later.
+CHECKPOINT_BUSY_MS = 100
+
 T = TypeVar("T")
 
 
@@ -33,6 +36,7 @@ class SqliteArchive(Archive):
         self._writer = writer
         self._commits = commits
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="turntake-sqlite-lister")
+        self._is_in_log = False
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -61,14 +65,34 @@ class SqliteArchive(Archive):
         return page
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
-        return await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)
+        forgotten = await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)
+        self._is_in_log |= forgotten > 0
+        if self._is_in_log and forgotten < limit:
+            self._is_in_log = not await self._in_thread(self._empty_log)
+        return forgotten
 
     async def _list(self, read: Callable[..., T], query: str, *bindings: Any) -> list[T]:
-        def in_thread() -> list[T]:
+        def list_rows() -> list[T]:
             with unavailable_on_error():
                 return [read(*row) for row in rows(self._lister, query, *bindings)]
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, in_thread)
+        return await self._in_thread(list_rows)
+
+    async def _in_thread(self, action: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, action)
+
+    def _empty_log(self) -> bool:
+        """What was forgotten is gone from the database, and must go from the log too. False if others use the log.
+
+        Nearly all of it is copied while others go on writing; only the rest, which came meanwhile, holds them up.
+        """
+        try:
+            self._lister.set_busy_timeout(CHECKPOINT_BUSY_MS)
+            self._lister.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            self._lister.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error:
+            return False
+        return True
 
     def _forget(self, before: int, ids_before: int, limit: int) -> int:
         ids = rows(self._writer, "old_ids", ids_before, limit)

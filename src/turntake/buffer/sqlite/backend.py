@@ -16,9 +16,8 @@ from typing import Self
 
 import apsw
 import msgspec
-from msgspec.structs import replace
 
-from turntake.buffer.codec import decode_conversation, decode_message
+from turntake.buffer.codec import decode_conversation, read_message
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due, Messages, Offer, Refusal
 from turntake.buffer.engine.draft import NEW, Draft, Row
 from turntake.buffer.engine.store import CasStore
@@ -26,14 +25,17 @@ from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.examine import examine
+from turntake.buffer.sqlite.file import log_of
+from turntake.buffer.sqlite.hints import SqliteHints
+from turntake.buffer.sqlite.opening import Connections, open_file
 from turntake.buffer.sqlite.queries import SQL, one, rows, run, unavailable_on_error
-from turntake.buffer.sqlite.schema import WRITER_CACHE_KIB, connect, migrate, refuse_network
 from turntake.buffer.sqlite.swap import Swap
 from turntake.buffer.sqlite.transaction_queue import TransactionQueue
+from turntake.buffer.sqlite.turnstile import Turnstile
 from turntake.buffer.sqlite.url import path_of
 from turntake.buffer.store import Hint
 from turntake.clock import Clock
-from turntake.errors import ConfigurationError
+from turntake.errors import StoreUnavailable
 from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
 
@@ -41,6 +43,8 @@ log = logging.getLogger("turntake")
 
 # A clock that is a minute behind was set back; less may be two machines that differ.
 NOTICEABLE_MS = 60_000
+# Each waits ten seconds: five minutes in all, in which a file of a hundred million rows can be migrated.
+START_TRIES = 30
 
 
 class SqliteBackend(Backend):
@@ -52,12 +56,14 @@ class SqliteBackend(Backend):
     loads_first = True
 
     def __init__(self, path: str, clock: Clock) -> None:
-        self._path = path
+        self._path = Path(path).absolute()
         self._clock = clock
+        self.hints: SqliteHints = SqliteHints(self._path, clock)
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._connect)
-        self._commits = CommitThread(self._writer)
+        self._writer, self._reader, self._lister = await self._connect()
+        self._turnstile = Turnstile(log_of(self._path))
+        self._commits = CommitThread(self._writer, self._turnstile)
         self._swap = Swap(self._writer)
         self.archive: SqliteArchive = SqliteArchive(self._reader, self._lister, self._writer, self._commits)
         (seen_at,) = one(self._reader, "clock") or (0,)
@@ -68,6 +74,7 @@ class SqliteBackend(Backend):
 
     async def close(self) -> None:
         await self._commits.close()
+        self._turnstile.close()
         self.archive.close()
         self._reader.close()
         await asyncio.to_thread(self._writer.close)
@@ -76,7 +83,7 @@ class SqliteBackend(Backend):
         return 0
 
     def new_queue(self) -> TransactionQueue:
-        return TransactionQueue(self, self._commits, self._swap, self._clock)
+        return TransactionQueue(self, self._commits, self._swap, self.hints, self._clock)
 
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         names = [str(key) for key in keys]
@@ -87,10 +94,13 @@ class SqliteBackend(Backend):
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
         with unavailable_on_error():
             found = rows(self._read, "messages", str(key), head, tail)
-        return {seq: replace(decode_message(raw), seq=seq, received_at=at) for seq, at, raw in found}
+        return {seq: read_message(raw, seq, at) for seq, at, raw in found}
 
     async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
-        return await self._commits.run(partial(self._swap.run, drafts), len(drafts))
+        refusals = await self._commits.run(partial(self._swap.run, drafts), len(drafts))
+        if hint is not None and None in refusals:
+            self.hints.send(hint)
+        return refusals
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator["SqliteOffer"]:
@@ -131,14 +141,15 @@ class SqliteBackend(Backend):
         """The writer's connection while nothing is written: it remembers pages that another one would have to read."""
         return self._writer if self._commits.is_idle else self._reader
 
-    def _connect(self) -> None:
-        refuse_network(Path(self._path).resolve())
-        try:
-            self._writer = connect(self._path, WRITER_CACHE_KIB)
-            migrate(self._writer)
-            self._reader, self._lister = connect(self._path), connect(self._path)
-        except apsw.Error as error:
-            raise ConfigurationError(f"Cannot open the SQLite file {self._path}: {error}") from error
+    async def _connect(self) -> Connections:
+        """Waits for a process that migrates a large file; it may still be stopped meanwhile."""
+        for _ in range(START_TRIES - 1):
+            try:
+                return await asyncio.to_thread(open_file, self._path)
+            except StoreUnavailable:
+                extra = {"action": "start", "path": str(self._path)}
+                log.warning("Another process holds the SQLite file, perhaps to migrate it; waiting", extra=extra)
+        return await asyncio.to_thread(open_file, self._path)
 
     def _load(self, names: Sequence[str]) -> dict[str, Row]:
         connection = self._read

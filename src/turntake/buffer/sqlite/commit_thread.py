@@ -8,6 +8,8 @@ shares the next transaction: a lone operation waits for nobody, and many share o
                 ▲                                                                              │
                 └────────────────── what came meanwhile, in one transaction ───────────────────┘
 
+While another process writes, the thread waits for it, in the turnstile: so whoever waits comes next.
+
 If the database fails, nobody's operation counts. If one operation fails for a reason of its own, it is told so, and the
 others begin again without it.
 """
@@ -22,10 +24,16 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
+from turntake.buffer.sqlite.turnstile import Turnstile
+from turntake.clock import pause_thread
 from turntake.errors import StoreUnavailable
 
 # Longer than any transaction of another process takes, shorter than most senders of webhooks wait for an answer.
 BUSY_TIMEOUT_MS = 10_000
+# For somebody else to leave the turnstile. One that takes longer was stopped there, and is passed by.
+TURNSTILE_MS = 1_000
+# A transaction takes some milliseconds; to ask more often would not be noticed.
+ASK_EVERY_MS = 1
 # Rows of one transaction: they take about 5 ms of the event loop, for which nobody else is served.
 LARGEST_TRANSACTION = 500
 
@@ -41,8 +49,9 @@ class _Waiting(NamedTuple):
 class CommitThread:
     """Runs operations on its connection, several per transaction."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
         self._connection = connection
+        self._turnstile = turnstile
         self._waiting: deque[_Waiting] = deque()
         self._is_running = False
         self._is_closed = False
@@ -96,18 +105,34 @@ class CommitThread:
         """Without waiting if the file is free; while another process holds it, the thread waits."""
         try:
             self._roll_back()
+            is_begun = self._turnstile.enter() and self._try_to_begin()
+        except apsw.Error as error:
+            self._begun(error)
+            return
+        if is_begun:
+            self._begun(None)
+        else:
+            self._in_thread(self._begin_patiently, self._begun)
+
+    def _begin_patiently(self) -> None:
+        for waited_ms in range(0, BUSY_TIMEOUT_MS, ASK_EVERY_MS):
+            if (self._turnstile.enter() or waited_ms >= TURNSTILE_MS) and self._try_to_begin():
+                return
+            pause_thread(ASK_EVERY_MS)
+        self._turnstile.leave()
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def _try_to_begin(self) -> bool:
+        try:
             self._connection.set_busy_timeout(0)
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
-            self._in_thread(self._begin_patiently, self._begun)
-        except apsw.Error as error:
-            self._begun(error)
-        else:
-            self._begun(None)
-
-    def _begin_patiently(self) -> None:
-        self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        self._connection.execute("BEGIN IMMEDIATE")
+            return False
+        except apsw.Error:
+            self._turnstile.leave()
+            raise
+        self._turnstile.leave()
+        return True
 
     def _begun(self, error: Exception | None) -> None:
         batch = self._next_batch()

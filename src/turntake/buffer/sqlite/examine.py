@@ -1,6 +1,5 @@
 """Looks a SQLite file over: whether it would open, what it holds, and how much room its disk has left."""
 
-import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,8 +7,9 @@ from pathlib import Path
 import apsw
 
 from turntake.buffer.open import clock_findings
+from turntake.buffer.sqlite.file import how_to_close, is_readable_by_others, look_into, obstacle, refuse_foreign, why
 from turntake.buffer.sqlite.queries import one
-from turntake.buffer.sqlite.schema import migrations, refuse_network, schema_version
+from turntake.buffer.sqlite.schema import configure, migrations, refuse_network, schema_version, synchronous
 from turntake.clock import Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
@@ -18,43 +18,46 @@ from turntake.finding import Finding
 DISK_LITTLE_BYTES = 1 << 30
 # The write-ahead log alone may grow to this before it is copied back.
 DISK_NOTHING_BYTES = 100 << 20
+# With anything less, a machine that loses power loses what it acknowledged.
+SAFE = ("full", "extra")
 
 
 async def examine(path: Path, clock: Clock) -> AsyncIterator[Finding]:
     """Changes nothing: a file that is not there yet is not made."""
-    folder = path.parent
-    if not folder.is_dir():
-        yield Finding("fail", "store", f"there is no folder {folder}: mkdir -p {folder}, or choose another --store")
-        return
     try:
         refuse_network(path)
-        yield Finding("ok", "store", contents(path))
+        yield contents(path)
         for finding in clock_findings(clock.wall(), noted_time(path)):
             yield finding
     except (TurntakeError, OSError) as error:
         yield Finding("fail", "store", str(error))
         return
-    yield disk(folder)
+    if is_readable_by_others(path):
+        yield Finding("warn", "store", f"everybody on this machine can read it: {how_to_close(path)}")
+    yield disk(path.parent)
 
 
-def contents(path: Path) -> str:
-    """What the file holds. Raises OSError that says what is wrong with it."""
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise OSError(f"{path} cannot be written by this user")
+def contents(path: Path) -> Finding:
+    """What the file holds, and how safe a commit is. Raises OSError or a TurntakeError that says what is wrong."""
+    if reason := obstacle(path):
+        raise OSError(reason)
     if not path.exists():
-        return f"{path} will be created"
+        return Finding("ok", "store", f"{path} will be created")
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        found, known = schema_version(connection), migrations()[-1][0]
-        (journal,) = connection.execute("PRAGMA journal_mode").fetchone() or ("?",)
-        connection.close()
+        refuse_foreign(path)
+        with look_into(path) as connection:
+            found, known = schema_version(connection), migrations()[-1][0]
+            (journal,) = connection.execute("PRAGMA journal_mode").fetchone() or ("?",)
+            # The file does not remember this: every connection is set to it, so it is asked of one.
+            configure(connection)
+            level = synchronous(connection)
     except apsw.Error as error:
-        raise OSError(f"{path} does not open as a database: {error}") from None
+        raise OSError(f"{path} does not open as a database: {why(path, error)}") from None
     if found > known:
         raise OSError(f"{path} has schema {found}, this release knows {known}: install a newer turntake")
     after = "" if found == known else f", {known} after the next start"
-    # Serving sets both itself on every connection; the file remembers only the first.
-    return f"{path}: schema {found}{after}, journal_mode {journal}, synchronous full"
+    text = f"{path}: schema {found}{after}, journal_mode {journal}, synchronous {level}"
+    return Finding("ok" if level in SAFE else "warn", "store", text)
 
 
 def noted_time(path: Path) -> int:
@@ -62,10 +65,9 @@ def noted_time(path: Path) -> int:
     if not path.exists():
         return 0
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        (noted_at,) = one(connection, "clock") or (0,)
-        connection.close()
-        return int(noted_at)
+        with look_into(path) as connection:
+            (noted_at,) = one(connection, "clock") or (0,)
+            return int(noted_at)
     except apsw.Error:
         return 0  # not a store yet
 

@@ -15,21 +15,40 @@ MIGRATIONS = resources.files(__package__) / "migrations"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
 WRITER_CACHE_KIB, READER_CACHE_KIB = 65_536, 8_192
 CHECKPOINT_PAGES = 20_000
+# What a start waits at a time for a file that another process holds; then it says so in the log, and waits again.
+START_BUSY_MS = 10_000
+SYNCHRONOUS = ("off", "normal", "full", "extra")
 
 
 def connect(path: str, cache_kib: int = READER_CACHE_KIB) -> apsw.Connection:
-    """A connection on which a commit is durable once it returns.
+    """A connection for work: see `configure`."""
+    connection = apsw.Connection(path)
+    connection.set_busy_timeout(START_BUSY_MS)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        configure(connection, cache_kib)
+    except apsw.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def configure(connection: apsw.Connection, cache_kib: int = READER_CACHE_KIB) -> None:
+    """From here on a commit is durable once it returns, and what is deleted is overwritten.
 
     Checkpoints are rare: busy pages are then copied back once and not again and again, which keeps the cost of a
     message the same with few and with very many conversations waiting.
     """
-    connection = apsw.Connection(path)
-    connection.set_busy_timeout(10_000)
-    connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-    return connection
+
+
+def synchronous(connection: apsw.Connection) -> str:
+    """How far a commit on this connection goes before it returns, in SQLite's words."""
+    (level,) = connection.execute("PRAGMA synchronous").fetchone() or (0,)
+    return SYNCHRONOUS[level]
 
 
 def migrations() -> list[tuple[int, str]]:

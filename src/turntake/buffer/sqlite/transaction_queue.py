@@ -12,20 +12,23 @@ import msgspec
 
 from turntake.buffer.codec import decode_conversation
 from turntake.buffer.engine.backend import Backend
-from turntake.buffer.engine.draft import Row
-from turntake.buffer.engine.write_queue import Job, WriteQueue, divided
+from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.write_queue import Job, WriteQueue, divided, interruptions
 from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
+from turntake.buffer.sqlite.hints import SqliteHints
 from turntake.buffer.sqlite.swap import Swap
 from turntake.clock import Clock
 from turntake.rules.key import ConversationKey
+from turntake.rules.watch import slice_of
 
 
 class TransactionQueue(WriteQueue):
     """One batch at a time; what is submitted meanwhile shares the next one."""
 
-    def __init__(self, backend: Backend, commits: CommitThread, swap: Swap, clock: Clock) -> None:
+    def __init__(self, backend: Backend, commits: CommitThread, swap: Swap, hints: SqliteHints, clock: Clock) -> None:
         super().__init__(backend, 0, clock)
         self._commits = commits
+        self._hints = hints
         self._swap = swap
         self._loop = asyncio.get_running_loop()
         self._is_writing = False
@@ -89,8 +92,19 @@ class TransactionQueue(WriteQueue):
         if error is None:
             for job in taken:
                 self._succeed(job)
+            self._publish([job.draft for job in taken])
         else:
             self._fail(jobs, error)
         if self._waiting:
             self._is_writing = True
             self._begin()
+
+    def _publish(self, taken: list[Draft]) -> None:
+        """To processes that share the file, if there are any."""
+        if self._hints.has_listeners and taken:
+            hint = self._hint(taken, taken[-1].now)
+            if hint is not None:
+                self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
+                self._hints.send(hint)
+            if stopped := interruptions(taken):
+                self._hints.send(stopped)

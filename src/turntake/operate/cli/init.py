@@ -15,6 +15,7 @@ from turntake.operate.options.settings import Setting
 from turntake.operate.options.sources import CONFIG_FILE
 
 AGENT_FILE = "agent.py"
+PRIVATE = 0o600  # a settings file may come to hold a password, in the store's URL
 AGENT = '''"""Answers one turn at a time: everything the person said before they fell silent."""
 
 from turntake import Turn
@@ -80,6 +81,7 @@ def _entry(setting: Setting, chosen: dict[str, Any]) -> list[str]:
 
 def _write(name: str, text: str) -> None:
     try:
+        Path(name).touch(PRIVATE)  # a file that is there keeps its rights
         Path(name).write_text(text)
     except OSError as error:
         raise ConfigurationError(f"{name} cannot be written here ({error.strerror}).") from None
