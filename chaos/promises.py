@@ -58,7 +58,7 @@ _OF_UNDONE_WORK = {
 
 def _is_excused(seen: Seen, violation: Violation) -> bool:
     if violation.promise == "dedupe":
-        return any(seen.may_be_lost(message) for message in violation.about)
+        return any(seen.may_have_been_lost(message) for message in violation.about)
     return violation.promise in _OF_UNDONE_WORK and violation.conversation in seen.undone
 
 

@@ -53,9 +53,17 @@ class Seen:
 
     def may_be_lost(self, message: str) -> bool:
         """Whether it was acknowledged by a store that lost its latest writes, and only then."""
-        times = [s.ended_at for s in self.sendings[message] if s.is_acknowledged]
+        return all(self._acknowledged_in_vain(message))
+
+    def may_have_been_lost(self, message: str) -> bool:
+        """Whether a store that lost its latest writes acknowledged it; it may have come again since."""
+        return any(self._acknowledged_in_vain(message))
+
+    def _acknowledged_in_vain(self, message: str) -> list[bool]:
+        """Of each acknowledgement, whether it may be worth nothing."""
         lossy = [fault for fault in self.history.faults if allowance(fault).loses_messages]
-        return all(any(touches(fault, at) for fault in lossy) for at in times)
+        times = [s.ended_at for s in self.sendings[message] if s.is_acknowledged]
+        return [any(touches(fault, at) for fault in lossy) for at in times]
 
     def _undone(self) -> set[str]:
         undoing = [fault for fault in self.history.faults if allowance(fault).undoes_work]

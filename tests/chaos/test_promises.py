@@ -366,7 +366,7 @@ def test_what_was_undone_must_be_answered_all_the_same() -> None:
 def test_a_message_taken_twice_is_excused_only_if_it_may_have_been_lost() -> None:
     for kind, broken in (("fail over", set()), ("promote", {"dedupe"})):
         history = good()
-        history.sendings.append(sent("a/4", CALM, "buffered"))
+        history.sendings.append(sent("a/4", CALM + 20, "buffered"))
         history.faults.append(Fault(kind, "store", CALM - 0.5, CALM + 0.5))
         assert promises(history) == broken
 
