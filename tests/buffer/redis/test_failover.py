@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as ConnectionLost
 
 from harness.databases import HOST, Cluster, Sentinel, Valkey, until
 from harness.proxy import proxying
@@ -52,6 +53,11 @@ def fail_over(pair: Sentinel) -> None:
     pair.replica.resume()
     until(lambda: pair.primary_port() != old)
     until(lambda: pair.replica.ask("INFO", "replication")["role"] == "master")
+
+
+def all_name(pair: Sentinel, primary: Valkey) -> bool:
+    asked = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", pair.name)
+    return all(int(watcher.ask(*asked)[1]) == primary.port for watcher in pair.watchers)
 
 
 def milliseconds(server: Valkey) -> int:
@@ -139,6 +145,34 @@ async def test_a_failover_that_loses_nothing_costs_seconds(pair: Sentinel, clock
         assert sorted(stored) == sorted(f"m{number}" for number in range(40))
         assert backend_of(store).lost == 0
         assert await store.rebuild() == 0
+
+
+async def test_a_primary_that_was_replaced_as_planned_is_left(pair: Sentinel, clock: VirtualClock) -> None:
+    """It takes itself for the primary for seconds more, and what it takes then is lost."""
+    async with RedisStore.open(pair.url, clock) as store:
+        await say(store, "m1", rules=ROOMY)
+        await asyncio.to_thread(until, lambda: has_all(pair.replica, pair.primary))
+        await asyncio.to_thread(pair.watchers[0].ask, "SENTINEL", "FAILOVER", pair.name)
+        await asyncio.to_thread(until, lambda: pair.replica.ask("ROLE")[0] == b"master")
+        await asyncio.to_thread(until, lambda: all_name(pair, pair.replica))
+        await backend_of(store)._primary.look()
+        await again(store, "m2")
+        assert await asyncio.to_thread(pair.replica.ask, "HGET", "turntake:{s0}:counts", "messages") == b"2"
+
+
+async def test_the_primary_is_asked_for_every_second(
+    pair: Sentinel, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RedisStore.open(pair.url, clock) as store:
+        looks = []
+
+        async def look() -> None:
+            looks.append(clock.now())
+            raise ConnectionLost("no Sentinel is there")
+
+        monkeypatch.setattr(backend_of(store)._primary, "look", look)
+        await clock.advance(3_000)
+    assert len(looks) == 3, "though they do not answer"
 
 
 async def test_a_row_that_went_back_in_a_failover_is_not_taken_for_the_one_remembered(

@@ -18,6 +18,7 @@ from turntake.buffer.redis.hints import RedisHints
 from turntake.buffer.redis.lookout import Lookout
 from turntake.buffer.redis.multiplexer import Multiplexer
 from turntake.buffer.redis.nodes import WRITE_PATIENCE_MS, Nodes
+from turntake.buffer.redis.primary_watch import PrimaryWatch
 from turntake.buffer.redis.redis_py_patches import patch
 from turntake.buffer.redis.repair import Repair
 from turntake.buffer.redis.rows import Rows
@@ -69,6 +70,8 @@ class RedisBackend(Backend):
         self.hints: RedisHints = RedisHints(self._client, channel, self._clock)
         self._swapper = Swapper(self._client, self._commands, self._options, channel, self._clock)
         self._nodes: Nodes | None = None
+        self._primary = PrimaryWatch(self._client, self._clock)
+        self._primary.open()
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
@@ -89,6 +92,7 @@ class RedisBackend(Backend):
     async def close(self) -> None:
         if self._nodes is not None:
             self._nodes.close()
+        self._primary.close()
         await hang_up(self._client)
         for connection in list(self._connections):
             await connection.disconnect(nowait=True)
