@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 
 from turntake.accept.intake import key_of
 from turntake.platforms import address
-from turntake.platforms.address import AccountAddress, ChatAddress, Interaction, TopicAddress
+from turntake.platforms.address import AccountAddress, ChatAddress, Interaction, ReplyAddress, TopicAddress
 from turntake.platforms.channel import ChatEvent
+from turntake.rules.key import ConversationKey
+from turntake.rules.transitions import turn_id
 
 # Of few pieces, all of which mean something: so every case of an escape is met.
 PIECES = ("a", "@", "/", "%", "%40", "%2F", "%25", "%2540", "default")
@@ -108,3 +110,17 @@ def test_people_whose_ids_look_like_threads_have_a_buffer_each() -> None:
     one, other = (key_of("generic", "", said_in(*pair)) for pair in (("t", "a@b"), ("t@a", "b")))
     assert one != other
     assert address.read_topic(other.topic) == TopicAddress("t@a", "b")
+
+
+@given(st.integers(1, 10**9), st.integers(0, 999_999))
+def test_a_reply_is_read_as_it_was_written(head: int, place: int) -> None:
+    """What platforms repeat in their reports names a turn of ours, and a place in its answer."""
+    turn = turn_id(ConversationKey("ann"), head, head)
+    assert address.read_reply(address.write_reply(turn, place)) == ReplyAddress(turn, place)
+
+
+@pytest.mark.parametrize(
+    "given", ["", "-0", "turn_-0", "turn_0a", "turn_0a-", "turn_0a-x", "turn_0a-1234567", "turn_é-0"]
+)
+def test_what_somebody_else_gave_to_the_platform_is_no_reply_of_ours(given: str) -> None:
+    assert address.read_reply(given) is None
