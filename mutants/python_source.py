@@ -149,9 +149,10 @@ def _is_left_out(node: ast.AST) -> bool:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """All but annotations and decorators."""
+    """All but annotations, decorators, and how a class is made."""
+    is_class = isinstance(node, ast.ClassDef)
     for name, value in ast.iter_fields(node):
-        if name not in ("annotation", "returns", "decorator_list"):
+        if name not in ("annotation", "returns", "decorator_list") and not (is_class and name == "keywords"):
             yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST))
 
 

@@ -7,6 +7,7 @@ Stage = tuple[str, ...]
 
 # Without a server, and quick.
 CORE: Stage = ("tests/rules", "tests/test_states.py", "tests/buffer/test_memory.py", "tests/buffer/engine")
+ENGINE: Stage = ("tests/buffer/engine", "tests/buffer/sqlite", "tests/buffer/test_memory.py")
 WORK: Stage = ("tests/claim", "tests/tour", "tests/test_service.py", "tests/deliver")
 # Every store, by the contract and the machine that all of them pass: what a rule does wrong shows on each.
 STORES: Stage = ("tests/buffer/test_*.py", "tests/buffer/sqlite")
@@ -16,7 +17,7 @@ SERVERS: Stage = ("tests/buffer/redis", "tests/buffer/postgres")
 CHAINS: dict[str, tuple[Stage, ...]] = {
     f"{SRC}/rules": (CORE, WORK, STORES),
     f"{SRC}/claim": (("tests/claim",), WORK, ("tests/http", "tests/operate/cli")),
-    f"{SRC}/buffer": (CORE, STORES, WORK, SERVERS),
+    f"{SRC}/buffer": (ENGINE, STORES, WORK, SERVERS),
     f"{SRC}/buffer/sqlite": (("tests/buffer/sqlite",), STORES),
     f"{SRC}/buffer/redis": (("tests/buffer/redis",), STORES),
     f"{SRC}/buffer/postgres": (("tests/buffer/postgres",), STORES),

@@ -55,6 +55,7 @@ def test_bugs_in_python(source: str, bugs: list[str]) -> None:
         "def f(a: int | None) -> int | None: ...",
         "x = 'a' + b",
         "def f():\n    return None",
+        "class A(Struct, gc=False): ...",
         "import a",
     ],
 )

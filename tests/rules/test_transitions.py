@@ -418,3 +418,15 @@ def test_a_message_never_arrives_before_the_one_it_follows() -> None:
     assert arrival_at(model.conversations[KEY], 1_001) == 1_001
     model.settle(claim, Answered(), 1_002)
     assert arrival_at(model.conversations[KEY], 400) == 400, "nothing waits that it could come before"
+
+
+@pytest.mark.parametrize("kind", ["composing", "stopped"])
+def test_what_was_ordered_to_go_is_not_delayed_by_somebody_who_types(kind: Literal["composing", "stopped"]) -> None:
+    """An order to hold still counts: it came last."""
+    model = Model()
+    send(model, "m1")
+    model.touch(KEY, Touch("flush"), PLAIN, 100)
+    model.touch(KEY, Touch(kind, 5_000), PLAIN, 200)
+    assert model.conversations[KEY].due_at == 100
+    model.touch(KEY, Touch("hold", 9_000), PLAIN, 300)
+    assert model.conversations[KEY].due_at == 9_300
