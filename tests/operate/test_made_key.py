@@ -92,3 +92,10 @@ def test_a_server_that_others_reach_asks_for_the_key_that_it_made(tmp_path: Path
     assert start["key_file"] == "turntake.db.key"
     (unset,) = [line["message"] for line in server.log if "TURNTAKE_API_KEYS (" in line["message"]]
     assert "all but webhooks needs the key that it made" in unset
+
+
+def test_the_doctor_says_who_gets_in(tmp_path: Path) -> None:
+    alone = run("doctor", "--offline", "--port", "0", folder=tmp_path)
+    assert "no API keys; only 127.0.0.1 gets in" in alone.stdout
+    reached = run("doctor", "--offline", "--port", "0", folder=tmp_path, env=REACHED)
+    assert "all but webhooks needs the key that serve makes, and keeps in turntake.db.key" in reached.stdout

@@ -148,6 +148,11 @@ def webhook_url(account: Account, options: Options) -> str:
     return (options.public_url.rstrip("/") or options.own_url) + account.path
 
 
+def is_reached(options: Options, accounts: Iterable[Account]) -> bool:
+    """Whether anything says that others reach this server: then nobody is let in without a key."""
+    return bool(options.public_url) or any(a.channel is not None and a.channel.has_secret for a in accounts)
+
+
 def _account(account: AccountOptions, private_hosts: Sequence[str]) -> Account:
     plugin, name, values, variables, is_set = account
     if plugin.channel is None:

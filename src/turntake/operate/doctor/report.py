@@ -15,7 +15,9 @@ from turntake.clock import DAY_MS, Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
 from turntake.http.hosts import family_of, reachable
+from turntake.operate.accounts import accounts, is_reached
 from turntake.operate.doctor import stores
+from turntake.operate.made_key import path_for
 from turntake.operate.options.env_file import ENV_FILE
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
@@ -124,13 +126,21 @@ def access(options: Options) -> Iterator[Finding]:
     try:
         refuse_open_bind(host, keys)
         refuse_weak_secrets(options)
-        yield Finding("ok", "access", f"{len(keys)} API keys" if keys else f"no API keys; only {host} gets in")
+        yield Finding("ok", "access", f"{len(keys)} API keys" if keys else _without_keys(options))
     except TurntakeError as error:
         yield Finding("fail", "access", str(error))
     else:
         for warning in weak_secrets(options):
             yield Finding("warn", "access", warning)
     yield _port(host, options.port)
+
+
+def _without_keys(options: Options) -> str:
+    if not is_reached(options, accounts(options)):
+        return f"no API keys; only {options.host} gets in"
+    path = path_for(options.store)
+    where = f"which is in {path}" if path.exists() else f"and keeps in {path}"
+    return f"no API keys; others reach it, so all but webhooks needs the key that serve makes, {where}"
 
 
 def _port(host: str, port: int) -> Finding:
