@@ -65,3 +65,35 @@ def test_a_row_number_from_a_transaction_that_failed_is_forgotten(connection: ap
     assert swap.run([saying("m2", ANN, anew.written)]) == [None]
     connection.execute("COMMIT")
     assert (ids(connection, ANN), ids(connection, BOB)) == (["m1", "m2"], ["m1"])
+
+
+def test_a_lone_draft_that_does_not_hold_leaves_nothing_and_takes_nothing_away(connection: apsw.Connection) -> None:
+    """Neither its own message nor the one that somebody else stored under the same number."""
+    first, swap = saying("m1", ANN), Swap(connection)
+    connection.execute("BEGIN")
+    swap.run([first])
+    second = saying("m2", ANN, first.written)
+    assert swap.run([second]) == [None]
+    for outdated in (saying("m3", ANN, first.written), saying("m1", ANN, second.written)):
+        (refusal,) = swap.run([outdated])
+        assert refusal is not None
+        assert refusal.row == second.written
+    skipping = saying("m4", ANN, Row(second.version + 1, second.conversation))
+    (refusal,) = swap.run([skipping])
+    assert refusal is not None
+    assert ids(connection, ANN) == ["m1", "m2"]
+    connection.execute("COMMIT")
+
+
+def test_a_lone_draft_with_a_number_that_no_file_holds_is_refused_with_the_reason(connection: apsw.Connection) -> None:
+    """And its message is not there."""
+    first, swap = saying("m1", ANN), Swap(connection)
+    connection.execute("BEGIN")
+    swap.run([first])
+    endless = saying("m2", ANN, first.written)
+    endless.version = 2**63
+    (refusal,) = swap.run([endless])
+    connection.execute("COMMIT")
+    assert refusal is not None
+    assert isinstance(refusal.error, OverflowError)
+    assert ids(connection, ANN) == ["m1"]

@@ -14,7 +14,7 @@ import apsw
 
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
-from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.draft import Added, Draft
 from turntake.buffer.sqlite.queries import SQL, one, run
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed
@@ -53,6 +53,8 @@ class Swap:
         if now >= self._noted_at + CLOCK_NOTED_MS:
             self._noted_at = now
             run(self._connection, "note_clock", now)
+        if len(drafts) == 1 and self._takes_one(drafts[0]):
+            return [None]
         self._connection.execute("SAVEPOINT swap")
         try:
             refusals = self._swap(drafts)
@@ -64,6 +66,29 @@ class Swap:
             refusals = [Refusal(drafts[0].row, error=error)] if len(drafts) == 1 else self._each_alone(drafts)
         self._connection.execute("RELEASE swap")
         return refusals
+
+    def _takes_one(self, draft: Draft) -> bool:
+        """Writes a lone draft without a savepoint, which would be a tenth of its cost. False, with nothing written, if
+        it does not hold, or is not of the commonest kind: a known row with one message more or none."""
+        if not (draft.row.version and draft.body) or len(draft.added) > 1:
+            return False
+        number = self._number(str(draft.key))
+        for message in draft.added.values():
+            if not self._is_written("add_message", _message(number, message)):
+                return False
+        if not self._is_written("swap", _row(number, draft)):
+            for message in draft.added.values():
+                run(self._connection, "drop_id", number, message.seq)
+            return False
+        self._write_turns(number, draft)
+        return True
+
+    def _is_written(self, query: str, bindings: tuple[Any, ...]) -> bool:
+        try:
+            self._connection.execute(SQL[query], bindings)
+        except OverflowError:
+            return False  # a number that no file can hold
+        return self._connection.changes() == 1
 
     def _each_alone(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
         return [self.run([draft])[0] for draft in drafts]
@@ -147,19 +172,28 @@ def _closed(number: int, closed: Closed) -> tuple[Any, ...]:
     return (number, closed.head, closed.tail, closed.id, closed.at, letter_at, encode(closed))
 
 
+def _message(number: int, message: Added) -> tuple[Any, ...]:
+    return number, message.seq, message.id, message.received_at, message.payload
+
+
+def _row(number: int, draft: Draft) -> tuple[Any, ...]:
+    conversation = draft.conversation
+    state, due_at = conversation.state, conversation.due_at
+    return draft.version, state, due_at, draft.body, number, draft.row.version, str(draft.key)
+
+
 # Made one at a time, so that a large batch does not start Python's garbage collector.
 
 
 def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
     for number, draft in chain(*numbered):
         for message in draft.added.values():
-            yield number, message.seq, message.id, message.received_at, message.payload
+            yield _message(number, message)
 
 
 def _rows(changed: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
     for number, draft in changed:
-        conversation, key = draft.conversation, str(draft.key)
-        yield draft.version, conversation.state, conversation.due_at, draft.body, number, draft.row.version, key
+        yield _row(number, draft)
 
 
 def _new_rows(new: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
