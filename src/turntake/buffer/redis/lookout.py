@@ -136,12 +136,8 @@ class Lookout:
     async def _ask(self, numbers: list[int], span: tuple[str, ...]) -> list[list[bytes]]:
         """All shards of one node in one round trip."""
         commands = [("ZRANGE", self._shards[number].due, *span, "WITHSCORES") for number in numbers]
-        if len(commands) == 1:
-            return [await self._commands.execute_command(*commands[0])]
         if not isinstance(self._commands, RedisCluster):
+            if len(commands) == 1:
+                return [await self._commands.execute_command(*commands[0])]
             return list(await asyncio.gather(*(self._commands.execute_command(*command) for command in commands)))
-        async with self._commands.pipeline() as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
-            answers: list[list[bytes]] = await pipeline.execute()
-            return answers
+        return await self._nodes.pipelined(numbers[0], commands)

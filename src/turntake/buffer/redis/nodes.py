@@ -13,9 +13,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from redis.asyncio import RedisCluster
+from redis.exceptions import AskError, MovedError
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import TimeoutError as RedisTimeout
 
+from turntake.buffer.redis.scripts import pipelined
 from turntake.buffer.redis.shards import Shards
 from turntake.buffer.redis.url import TIMEOUT_MS, UNREACHABLE, Client
 from turntake.errors import StoreUnavailable
@@ -29,7 +31,7 @@ PATIENCE_MS = 200
 # A node that just answered and now must write what it offered: what it takes late has to be handed back.
 WRITE_PATIENCE_MS = 1_000
 FIRST_PAUSE_MS = 200
-LONGEST_PAUSE_MS = 5_000  # so long at most it is left out after it came back
+LONGEST_PAUSE_MS = 2_000  # so long at most it is left out after it came back
 
 
 class Nodes:
@@ -43,6 +45,7 @@ class Nodes:
         self._owing: dict[str, asyncio.Future[Any]] = {}
         self._pauses: dict[str, tuple[float, int]] = {}
         self._background: set[asyncio.Future[None]] = set()
+        self._failed = ""
 
     def with_their_shards(self, numbers: Iterable[int]) -> dict[str, list[int]]:
         """The nodes that have these shards, by name, as far as we know."""
@@ -74,6 +77,32 @@ class Nodes:
         if not answers:
             self._raise_unless_others_answer(list(tasks.values()))
         return answers
+
+    async def pipelined(self, number: int, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The answers of the node with this shard. If it is gone, the cluster is learned anew by whoever asks next; if it
+        gave some of its shards away, redis-py finds out where they are."""
+        if self._client._initialize:
+            await self._client.initialize(last_failed_node_name=self._failed)
+        node = self._client.nodes_manager.get_node_from_slot(self._slots[number])
+        try:
+            return await pipelined(node, commands)
+        except (MovedError, AskError):
+            return list(await asyncio.gather(*(self._client.execute_command(*command) for command in commands)))
+        except UNREACHABLE:
+            self._client._initialize, self._failed = True, node.name
+            self._client.nodes_manager.move_node_to_end_of_cached_nodes(node.name)
+            raise
+
+    async def unless_away(self, number: int, ask: Callable[[], Awaitable[T]]) -> T:
+        """Raises at once while the shard's node owes an answer or has its pause: to ask it would only make redis-py
+        learn the whole cluster anew, again and again."""
+        if not self._is_cluster:
+            return await ask()
+        name = self._node_of(number)
+        if not self._is_expected(name):
+            raise StoreUnavailable("The node of the cluster that has this conversation does not answer.")
+        task = self._start(name, ask)
+        return await task
 
     def close(self) -> None:
         for task in (*self._owing.values(), *self._background):

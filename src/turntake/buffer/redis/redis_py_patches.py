@@ -1,4 +1,4 @@
-"""Four corrections to redis-py's connections.
+"""Five corrections to redis-py.
 
 How this works: a redis-py client makes its connections from a class that it was given. Before the first connection is
 made, `patch` puts a subclass in that place, which differs in four ways:
@@ -13,17 +13,23 @@ made, `patch` puts a subclass in that place, which differs in four ways:
   and a cluster says itself where a slot went.
 - Every connection is remembered for as long as it lives. redis-py forgets those to a node that left the cluster without
   closing them; so we close what is left when the store closes.
+
+And a cluster's client asks one node for the table of all commands each time that it learns the cluster anew, which it
+does after every error. If that is the node that is away, nothing works any more, on no node. `CommandTable` asks once,
+and whoever answers.
 """
 
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 import hiredis
+from redis._parsers.commands import AsyncCommandsParser
 from redis.asyncio import RedisCluster
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import MasterDownError, ReadOnlyError
 
-from turntake.buffer.redis.url import Client
+from turntake.buffer.redis.url import UNREACHABLE, Client
 
 
 def patch(client: Client) -> WeakSet[Any]:
@@ -31,6 +37,7 @@ def patch(client: Client) -> WeakSet[Any]:
     connections: WeakSet[Any] = WeakSet()
     if isinstance(client, RedisCluster):
         manager = client.nodes_manager
+        client.commands_parser = CommandTable(client)
         # Nodes that are found later take their class from here, those named in the URL have theirs already.
         found_later = manager.connection_kwargs["connection_class"]
         manager.connection_kwargs["connection_class"] = _patched(found_later, connections, is_cluster=True)
@@ -40,6 +47,23 @@ def patch(client: Client) -> WeakSet[Any]:
         pool = client.connection_pool
         pool.connection_class = _patched(pool.connection_class, connections, is_cluster=False)
     return connections
+
+
+class CommandTable(AsyncCommandsParser):
+    """The names of all commands and where their keys are: the same on every node, and a hundred kilobytes."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+
+    async def initialize(self, node: Any = None) -> None:
+        if self.commands:
+            return
+        others = [other for other in self._client.get_primaries() if other is not node]
+        for one in (node, *others[:-1]) if others else ():
+            with suppress(*UNREACHABLE):
+                return await super().initialize(one)
+        await super().initialize(others[-1] if others else node)
 
 
 def _broken(connection: Any) -> tuple[type[Exception], ...]:

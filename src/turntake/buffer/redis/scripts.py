@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import AskError, MovedError, NoScriptError
+from redis.exceptions import AskError, MovedError, NoScriptError, ResponseError
 
 from turntake.buffer.redis.url import Client
 
@@ -61,6 +61,30 @@ async def _on_one_connection(client: Client, key: str, *commands: tuple[Any, ...
     except MovedError:
         await client.exists(key)  # makes redis-py learn where the slots are now
         return await _on_one_node(client.get_node_from_key(key), *commands)
+
+
+async def pipelined(node: Any, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The answers of one node of a cluster to several commands, in one round trip and without anybody else's help."""
+    connection = node.acquire_connection()
+    answers: list[Any] = []
+    try:
+        await connection.connect()
+        await connection.send_packed_command([connection.pack_command(*command)[0] for command in commands])
+        for command in commands:
+            try:
+                answers.append(await node.parse_response(connection, str(command[0])))
+            except ResponseError as error:
+                answers.append(error)
+    except BaseException:
+        # What was not read yet must not be taken for the answer to the next command.
+        await connection.disconnect(nowait=True)
+        raise
+    finally:
+        node.release(connection)
+    for answer in answers:
+        if isinstance(answer, ResponseError):
+            raise answer
+    return answers
 
 
 async def _on_one_node(node: Any, *commands: tuple[Any, ...]) -> list[Any]:
