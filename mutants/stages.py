@@ -6,7 +6,13 @@ FOLDERS = (f"{SRC}/rules", f"{SRC}/buffer", f"{SRC}/claim")
 Stage = tuple[str, ...]
 
 # Without a server, and quick.
-CORE: Stage = ("tests/rules", "tests/test_states.py", "tests/buffer/test_memory.py", "tests/buffer/engine")
+CORE: Stage = (
+    "tests/rules",
+    "tests/test_arrival.py",
+    "tests/test_states.py",
+    "tests/buffer/test_memory.py",
+    "tests/buffer/engine",
+)
 ENGINE: Stage = ("tests/buffer/engine", "tests/buffer/sqlite", "tests/buffer/test_memory.py")
 WORK: Stage = ("tests/claim", "tests/tour", "tests/test_service.py", "tests/deliver")
 # Every store, by the contract and the machine that all of them pass: what a rule does wrong shows on each.

@@ -44,3 +44,17 @@ async def test_without_any_ring_it_looks_again_at_the_horizon() -> None:
     assert not sleep.done()
     await clock.advance(1)
     assert sleep.done()
+
+
+async def test_it_says_how_late_it_woke() -> None:
+    """A process that stood still is told so by its own alarm; one that was in time is not late at all."""
+    clock = VirtualClock()
+    alarm = Alarm(clock)
+    sleep = asyncio.create_task(alarm.sleep(clock.now() + 300))
+    await clock.advance(300)
+    assert await sleep == 0
+    sleep = asyncio.create_task(alarm.sleep(clock.now() + 300))
+    await clock.advance(0)
+    clock.stall(5_000)
+    await clock.advance(0)
+    assert await sleep == 4_700
