@@ -87,6 +87,27 @@ async def test_a_clock_that_is_ahead_makes_nothing_older() -> None:
         assert (await running.receive("hi", conversation="ada", id="m1")).status == "duplicate"
 
 
+class Doubting(VirtualClock):
+    """Nobody saw its last nine days pass."""
+
+    @property
+    def doubtful_ms(self) -> int:
+        return 9 * DAY_MS
+
+
+async def test_a_jump_of_days_that_nobody_saw_pass_forgets_no_id_and_no_letter() -> None:
+    """The machine was off, or its clock is wrong: only what was said goes, as it was asked for."""
+    clock = Doubting()
+    store = MemoryStore(clock)
+    async with turns(clock, store, letters_keep_ms=DAY_MS) as running:
+        await running.receive("hi", conversation="ada", id="m1")
+        await running.receive("fail", conversation="ben", id="m1")
+        await later(clock, 9 * DAY_MS)
+        assert await store.history.turns(ADA, 10) == []
+        assert (await running.receive("hi", conversation="ada", id="m1")).status == "duplicate"
+        assert len((await store.letters.list(10)).items) == 1
+
+
 async def test_a_dead_letter_is_not_forgotten() -> None:
     clock = VirtualClock()
     store = MemoryStore(clock)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.databases import Valkey
+from harness.redis_store import live_a_full_life
 from harness.writing import key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.errors import ConfigurationError
@@ -19,16 +20,39 @@ from turntake.testing.store_contract import LEASE_MS, OFF, say
 async def test_nothing_that_was_said_ever_expires(server: Valkey, prefix: str, store: RedisStore) -> None:
     """Conversations that wait, are answered, are being answered or failed, their turns, letters and indexes: an expiry
     on any of their keys would lose it without a word, on a clock that no test moves."""
-    for name in ("waiting", "answered", "saved", "dead"):
+    for name in ("waiting", "answered", "saved", "dead", "discarded"):
         await say(store, "m1", key=ConversationKey.of(name), rules=OFF)
-    claims = {claim.key.conversation: claim for claim in await store.claim(4, LEASE_MS)}
+    claims = {claim.key.conversation: claim for claim in await store.claim(5, LEASE_MS)}
     await store.settle(claims["answered"], Answered(("hello",)))
     await store.save(claims["saved"], Progress(("hello",), 0, True))
     await store.settle(claims["dead"], Dead("no"))
+    await store.settle(claims["discarded"], Dead("no"))
+    assert await store.letters.discard(claims["discarded"].turn.id)
     await say(store, "m2", key=ConversationKey.of("waiting"))
-    names: list[str] = [name.decode() for name in server.ask("KEYS", f"{prefix}:*")]
-    assert len([name for name in names if ":c:" in name]) == 4
-    assert [name for name in names if server.ask("PTTL", name) != -1] == []
+    assert len([name for name in keys_of(server, prefix) if ":c:" in name]) == 5
+    assert expiring(server, prefix) == []
+
+
+async def test_nothing_that_is_left_after_a_full_life_ever_expires(
+    server: Valkey, prefix: str, store: RedisStore, clock: VirtualClock
+) -> None:
+    """Letters that were retried and discarded, turns that were interrupted, ids that outlive what was said."""
+    await live_a_full_life(store, clock)
+    assert expiring(server, prefix) == []
+    for claim in await store.claim(10, LEASE_MS):
+        await store.settle(claim, Answered())
+    await clock.advance(1)
+    assert await store.history.forget(clock.now(), clock.now() - 1)
+    assert any(name.endswith(":ids") for name in keys_of(server, prefix))
+    assert expiring(server, prefix) == []
+
+
+def keys_of(server: Valkey, prefix: str) -> list[str]:
+    return [name.decode() for name in server.ask("KEYS", f"{prefix}:*")]
+
+
+def expiring(server: Valkey, prefix: str) -> list[str]:
+    return [name for name in keys_of(server, prefix) if server.ask("PTTL", name) != -1]
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])

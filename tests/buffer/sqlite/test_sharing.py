@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.writing import ROOMY, everything_ran
+from turntake.buffer.engine import draft
 from turntake.buffer.sqlite import commit_thread, schema
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.schema import connect
@@ -125,3 +126,23 @@ async def test_a_start_waits_for_a_process_that_migrates_a_large_file(
     store = await opening
     assert (await say(store, "m1")).status == "buffered"
     await store.__aexit__(None, None, None)
+
+
+async def test_a_number_that_another_conversation_has_by_now_is_no_way_to_it(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process remembers a conversation that another one forgot since, whose number went to somebody else. Even if
+    the versions agree, which takes a chance of one in a million, nothing is written there."""
+    monkeypatch.setattr(draft, "getrandbits", lambda bits: 7)
+    async with SqliteStore(path, clock) as one, SqliteStore(path, clock) as other:
+        await say(one, "m1", rules=OFF)
+        await one.settle(await take(one), Answered())
+        await clock.advance(1)
+        assert await other.history.forget(clock.now()) == 1
+        await say(other, "b1", key=BOB, rules=OFF)
+        claim = await take(other)
+        assert await other.extend([claim], LEASE_MS) == [True]
+        before = await other.find(BOB)
+        assert (await say(one, "m2")).seq == 1
+        assert await other.find(BOB) == before
+        assert await open_ids(one) == ["m2"]
