@@ -79,8 +79,8 @@ class Nodes:
         return answers
 
     async def pipelined(self, number: int, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The answers of the node with this shard. If it is gone, the cluster is learned anew by whoever asks next; if it
-        gave some of its shards away, redis-py finds out where they are."""
+        """The answers of the node with this shard. If it is gone, the cluster is learned anew by whoever asks next; if
+        it gave some of its shards away, redis-py finds out where they are."""
         if self._client._initialize:
             await self._client.initialize(last_failed_node_name=self._failed)
         node = self._client.nodes_manager.get_node_from_slot(self._slots[number])
