@@ -37,7 +37,7 @@ State = Literal["headers", "body", "idle"]
 """What comes next on a connection: the end of the headers, the end of the body, or the first byte of a request."""
 
 
-class TooLarge(Exception):
+class _TooLarge(Exception):
     """The headers are not read to their end."""
 
 
@@ -123,7 +123,7 @@ class LimitedConnection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._limits.end(self)  # nothing is upgraded, and the request is answered as any other
         except httptools.HttpParserError as error:
-            if isinstance(error.__context__, TooLarge):
+            if isinstance(error.__context__, _TooLarge):
                 self._refuse_large()
             else:
                 self._refuse(400, "This is not a request of HTTP/1.1.")
@@ -143,7 +143,7 @@ class LimitedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         options = self._limits.options
         if len(self.headers) > options.header_fields or (self._is_large and self._size() > options.header_bytes):
-            raise TooLarge
+            raise _TooLarge
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (hosts and len(hosts[0]) > LONGEST_HOST):
             raise ValueError("There is one Host, and it is the name of a host.")
