@@ -19,6 +19,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "min_messages": 1,
         "max_messages": 20,
         "capacity": 50,
+        "max_turn_bytes": 262_144,
         "window_ms": 0,
         "activity_ms": 5_000,
         "ttl_ms": 3_600_000,

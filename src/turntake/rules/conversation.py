@@ -46,10 +46,22 @@ class ReplyReport(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: str = ""
 
 
+class Portion(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Messages of a buffer that will be a turn of their own, since all of them are too many for one.
+
+    It ends before the number `end`, has so many `amendments` among its messages, and so many bytes.
+    """
+
+    end: int
+    amendments: int
+    size: int
+
+
 class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
-    So many of them are `amendments`, which only change the others.
+    So many of them are `amendments`, which only change the others. `portions` are those at its beginning that are full;
+    what follows them has `size` bytes.
     """
 
     head: int
@@ -62,6 +74,13 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     one_at_a_time: bool = False
     interrupts: int = 0
     amendments: int = 0
+    portions: tuple[Portion, ...] = ()
+    size: int = 0
+
+    @property
+    def last_portion_from(self) -> int:
+        """The first number of the portion that still grows."""
+        return self.portions[-1].end if self.portions else self.head
 
 
 class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -71,6 +90,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     still, or could not reach the store. They count as failures only if the turn was the only one to blame: see `Lease`.
     `waits` is how often the agent, or since the answer is final the platform, was away.
     `reports` are the latest that platforms made of its replies, one for each place at most.
+    `size` is how many bytes its messages have, as they are stored.
     """
 
     id: str
@@ -94,6 +114,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lease: Lease = ""
     waits: int = 0
     reports: tuple[ReplyReport, ...] = ()
+    size: int = 0
 
     @property
     def undelivered(self) -> tuple[ReplyReport, ...]:

@@ -157,7 +157,7 @@ class Model:
         key, message = arrival.key, arrival.message
         before = self._at(key)
         at = transitions.arrival_at(before, now)
-        change = transitions.arrive(before, arrival, now)
+        change = transitions.arrive(before, arrival, now, len(msgspec.msgpack.encode(message)))
         if change is None:
             return appended(before, "ignored")
         ids = self.ids.setdefault(key, set())

@@ -9,6 +9,7 @@ from turntake.rules.field_checks import check_fields
 
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
+Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 
 
@@ -35,8 +36,14 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_messages: Annotated[Positive, Meta(description="A turn with this many messages is due at once.")] = 20
     capacity: Annotated[
         Positive,
-        Meta(description="The most messages that a buffer holds before it is due whatever the other rules say."),
+        Meta(
+            description="The most messages that a buffer holds before it is due whatever the other rules say, and the "
+            "most that one turn has: what came beyond them is a turn of its own."
+        ),
     ] = 50
+    max_turn_bytes: Annotated[
+        Bytes, Meta(description="The most bytes of messages that one turn has; a message that is larger goes alone.")
+    ] = 262_144
     window_ms: Annotated[
         Milliseconds,
         Meta(description="Instead of waiting for silence, collect for this long from the first message (0 = off)."),

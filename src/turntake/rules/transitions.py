@@ -34,6 +34,7 @@ from turntake.rules.conversation import (
     Conversation,
     Dead,
     Lease,
+    Portion,
     Progress,
     ReplyReport,
     Retry,
@@ -75,36 +76,38 @@ def arrival_at(conversation: Conversation, now: int) -> int:
     return now if conversation.turn is None else max(now, conversation.turn.last_at)
 
 
-def arrive(conversation: Conversation, arrival: Append, now: int) -> Change | None:
-    """The conversation with one more message or amendment; None if it is an amendment and nothing waits."""
+def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0) -> Change | None:
+    """The conversation with one more message or amendment of `size` bytes; None for an amendment if nothing waits."""
     if not arrival.message.is_amendment:
-        return receive(conversation, arrival.rules, now, arrival.agent)
-    amended = amend(conversation)
+        return receive(conversation, arrival.rules, now, arrival.agent, size)
+    amended = amend(conversation, arrival.rules, size)
     return None if amended is None else Change(amended)
 
 
-def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "") -> Change:
+def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "", size: int = 0) -> Change:
     """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
     if agent and agent != conversation.agent:
         conversation = replace(conversation, agent=agent)
     closed = None
     if _may_interrupt(conversation, rules):
         conversation, closed = _unseal(conversation, now)
-    buffer = _grown(conversation, rules, now)
+    # What interrupted a turn belongs to it: without it, the turn would come again under the same id and number.
+    portioned = conversation if closed is not None else _portioned(conversation, rules, 1, size)
+    buffer = _grown(portioned, rules, now, size)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
     grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
     return Change(_next_resumed(grown), closed)
 
 
-def amend(conversation: Conversation) -> Conversation | None:
+def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversation | None:
     """One more amendment, with the number `next_seq`: it changes what waits, and never when that is due.
 
     None if nothing waits: what is sealed stays as it was handed over.
     """
-    buffer = conversation.buffer
+    buffer = _portioned(conversation, rules, 0, size).buffer
     if buffer is None:
         return None
-    waiting = replace(buffer, amendments=buffer.amendments + 1)
+    waiting = replace(buffer, amendments=buffer.amendments + 1, size=buffer.size + size)
     return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
 
 
@@ -356,14 +359,17 @@ def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
     return is_other or progress.sent < known.sent or progress.replies[: known.sent] != left
 
 
-def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
+def _grown(conversation: Conversation, rules: Rules, now: int, size: int) -> Buffer:
     buffer = conversation.buffer
     if buffer is None:
         due = after_message(rules, 1, now, None, now)
         decisions = (Decision(now, due.at, due.reason),)
         last_at = arrival_at(conversation, now)
-        return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=not rules.enabled)
+        is_single = not rules.enabled
+        return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=is_single, size=size)
     due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
+    if buffer.portions:
+        due_by_messages = Deadline(now, "capacity")
     due = due_by_messages if due_by_messages.reason == "capacity" else _with_hold(buffer, due_by_messages)
     if _is_ordered(buffer):
         due = buffer.due
@@ -374,16 +380,39 @@ def _grown(conversation: Conversation, rules: Rules, now: int) -> Buffer:
         due_by_messages=due_by_messages,
         decisions=_noted(buffer.decisions, due, now),
         one_at_a_time=not rules.enabled,
+        size=buffer.size + size,
     )
+
+
+def _portioned(conversation: Conversation, rules: Rules, more: int, size: int) -> Conversation:
+    """With room for `more` messages, or an amendment, of `size` bytes. What is too much for the turn that the latest
+    would be in begins the next one, so that no turn is larger than the rules allow, however much waits."""
+    buffer = conversation.buffer
+    if buffer is None:
+        return conversation
+    amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
+    numbers = conversation.next_seq - buffer.last_portion_from
+    has_room = numbers - amendments + more <= rules.capacity and buffer.size + size <= rules.max_turn_bytes
+    if has_room or not numbers:
+        return conversation
+    full = Portion(conversation.next_seq, amendments, buffer.size)
+    return replace(conversation, buffer=replace(buffer, portions=(*buffer.portions, full), size=0))
+
+
+def _first_portion(conversation: Conversation, buffer: Buffer) -> Portion:
+    """What the next turn is made of."""
+    # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
+    # An amendment may be of any message that waits, and is not a turn of its own: with one among them, all go together.
+    if buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments:
+        return Portion(buffer.head + 1, 0, 0)
+    return buffer.portions[0] if buffer.portions else Portion(conversation.next_seq, buffer.amendments, buffer.size)
 
 
 def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
     buffer = conversation.buffer
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
-    # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
-    # An amendment may be of any message that waits, and is not a turn of its own: with one among them, all go together.
-    is_alone = buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments
-    tail = buffer.head if is_alone else conversation.next_seq - 1
+    portion = _first_portion(conversation, buffer)
+    tail = portion.end - 1
     turn = SealedTurn(
         id=turn_id(key, buffer.head, tail, conversation.began_at),
         head=buffer.head,
@@ -395,11 +424,19 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
         decisions=buffer.decisions,
         interrupts=buffer.interrupts,
         agent=conversation.agent,
-        amendments=buffer.amendments,
+        amendments=portion.amendments,
+        size=portion.size,
     )
     rest = None
-    if tail < conversation.next_seq - 1:
-        rest = replace(buffer, head=tail + 1, decisions=buffer.decisions[-1:])
+    if portion.end < conversation.next_seq:
+        rest = replace(
+            buffer,
+            head=portion.end,
+            decisions=buffer.decisions[-1:],
+            interrupts=0,
+            amendments=buffer.amendments - portion.amendments,
+            portions=tuple(each for each in buffer.portions if each.end > portion.end),
+        )
     return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
 
 
@@ -430,10 +467,20 @@ def _unseal(conversation: Conversation, now: int) -> Change:
         held_until=buffer.held_until if buffer else 0,
         interrupts=turn.interrupts + 1,
         amendments=turn.amendments + (buffer.amendments if buffer else 0),
+        portions=_portions_with(turn, buffer),
+        size=(buffer.size if buffer else 0) + (0 if buffer and buffer.portions else turn.size),
     )
     epoch = conversation.epoch + 1
     closed = Closed(turn.id, turn.head, turn.tail, "interrupted", epoch, now, turn)
     return Change(replace(conversation, epoch=epoch, turn=None, buffer=waiting), closed)
+
+
+def _portions_with(turn: SealedTurn, buffer: Buffer | None) -> tuple[Portion, ...]:
+    """The portions of a buffer that a turn is put back in front of: it merges with the first of them."""
+    if buffer is None or not buffer.portions:
+        return ()
+    first, *others = buffer.portions
+    return (Portion(first.end, first.amendments + turn.amendments, first.size + turn.size), *others)
 
 
 def _flushed(conversation: Conversation, now: int) -> Conversation:

@@ -239,6 +239,25 @@ class StoreContract:
         await clock.advance(30_000)
         assert [ids_of(claim) for claim in await store.claim(2, LEASE_MS)] == [["early", "late"], ["late", "early"]]
 
+    async def test_more_than_a_turn_may_have_is_handed_over_as_several(self, store: Store) -> None:
+        """By number and by bytes, in order; what comes while a portion is answered joins the last one."""
+        few, small = Rules(capacity=3), Rules(max_turn_bytes=2_000)
+        await say(store, *(f"m{number}" for number in range(7)), rules=few)
+        big = [Append(BOB, Message(f"m{number}", "x" * 900), small) for number in range(5)]
+        await store.append(big)
+        taken: dict[ConversationKey, list[list[str]]] = {ANN: [], BOB: []}
+        for claim in await store.claim(10, LEASE_MS):
+            taken[claim.key].append(ids_of(claim))
+            if claim.key == ANN:
+                await say(store, "m7", rules=few)
+            assert await store.settle(claim, Answered())
+        while claims := await store.claim(10, LEASE_MS):
+            for claim in claims:
+                taken[claim.key].append(ids_of(claim))
+                assert await store.settle(claim, Answered())
+        assert taken[ANN] == [["m0", "m1", "m2"], ["m3", "m4", "m5"], ["m6", "m7"]]
+        assert taken[BOB] == [["m0", "m1"], ["m2", "m3"], ["m4"]]
+
     async def test_a_claimed_conversation_is_nobody_elses_until_the_lease_ends(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -467,7 +486,8 @@ class StoreContract:
         assert edited == Appended("buffered", "collecting", 2, before.conversation.due_at, "typing", seq=3)
         found = cast(Snapshot, await store.find(ANN))
         assert found.messages == (replace(before.messages[0], text="better"),)
-        assert found.conversation.buffer == replace(cast(Buffer, before.conversation.buffer), amendments=2)
+        size = cast(Buffer, found.conversation.buffer).size
+        assert found.conversation.buffer == replace(cast(Buffer, before.conversation.buffer), amendments=2, size=size)
         await clock.advance(30_000)
         claim = await take(store)
         assert claim.messages == found.messages

@@ -443,7 +443,7 @@ def unamended(conversation: Conversation | None) -> Conversation | None:
     """All of a conversation that an amendment may not change."""
     if conversation is None or conversation.buffer is None:
         return conversation
-    return replace(conversation, next_seq=0, buffer=replace(conversation.buffer, amendments=0))
+    return replace(conversation, next_seq=0, buffer=replace(conversation.buffer, amendments=0, portions=(), size=0))
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:

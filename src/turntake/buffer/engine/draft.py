@@ -119,7 +119,7 @@ class Draft(msgspec.Struct, gc=False):
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
         at = transitions.arrival_at(before, self.now)
-        change = transitions.arrive(before, arrival, self.now)
+        change = transitions.arrive(before, arrival, self.now, len(payload))
         if change is None:
             return appended(before, "ignored")
         if message_id in self.added or message_id in self.known:
