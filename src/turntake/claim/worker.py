@@ -157,7 +157,9 @@ class Worker:
             await self._leases.extend_if_late()
             claims = await self._ports.store.claim(free, self._options.lease_ms)
             if not claims and not is_due:
-                return now + ALL_TAKEN_PAUSE_MS
+                # Rung and not returned: what is a guess is looked at before it is claimed.
+                self._alarm.ring(self._clock.now() + ALL_TAKEN_PAUSE_MS)
+                return None
             await self._start_all(claims)
             is_due = len(claims) >= min(free, SKIP_RECHECK_AT)
         return None

@@ -15,6 +15,7 @@ from turntake.buffer.postgres.claiming import PART_BYTES, PostgresOffer, offered
 from turntake.buffer.postgres.examine import examine
 from turntake.buffer.postgres.hints import PostgresHints
 from turntake.buffer.postgres.index_start import IndexStart
+from turntake.buffer.postgres.lookout import look_at
 from turntake.buffer.postgres.pool import Pool, direct, explained_at_start
 from turntake.buffer.postgres.queries import statements
 from turntake.buffer.postgres.repair import repair
@@ -22,11 +23,12 @@ from turntake.buffer.postgres.rows import messages_of, row_of
 from turntake.buffer.postgres.schema import migrate
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.buffer.postgres.url import options_of
-from turntake.buffer.store import Hint
+from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
+from turntake.rules.watch import ALONE, LIVING_MS, Place
 
 CLOCK_NOTED_MS = 1_000  # how often the time is noted: a clock that was set back goes on no further behind
 WARN_BEHIND_MS = 60_000  # less than a minute is a matter of synchronisation, and passes
@@ -48,6 +50,7 @@ class PostgresBackend(Backend):
         self.hints = PostgresHints(self._options, self._pool, publish_hint, self._index_start, clock)
         self._noted_at = 0
         self._has_written = False
+        self._place = ALONE
 
     async def open(self) -> None:
         with explained_at_start(self._options.schema):
@@ -109,6 +112,27 @@ class PostgresBackend(Backend):
         self._follow(server_at, seen_at)
         await self._note_clock()
         return due_at
+
+    async def next_look(self, now: int) -> int | None:
+        if self._place.workers == 1:
+            return await self.next_due()
+        look = self._index_start.look(now)
+        span = look.start, now + HORIZON_MS, self._place.workers
+        ((due_ats, server_at, seen_at),) = await self._fetch("next_dues", span)
+        self._index_start.looked(look, due_ats[0] if due_ats else None)
+        self._follow(server_at, seen_at)
+        await self._note_clock()
+        return look_at(self._place, due_ats, now)
+
+    def take_place(self, place: Place) -> None:
+        self._place = place
+
+    async def living(self, worker: str, now: int) -> list[str]:
+        found = await self._fetch("join", {"worker": worker, "now": now, "gone_at": now - LIVING_MS})
+        return [name for (name,) in found]
+
+    async def leave(self, worker: str) -> None:
+        await self._fetch("leave", (worker,))
 
     async def times(self) -> tuple[int, int]:
         ((server_at, seen_at),) = await self._fetch("clock")

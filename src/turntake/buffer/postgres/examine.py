@@ -90,7 +90,8 @@ async def _durability(connection: AsyncConnection[Any], schema: str) -> list[Fin
 async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
     query = (
         "SELECT relname, n_live_tup, n_dead_tup, to_char(last_autovacuum, 'YYYY-MM-DD HH24:MI') "
-        "FROM pg_stat_user_tables WHERE schemaname = %s AND relname <> ALL ('{migrations,clock}') ORDER BY relname"
+        "FROM pg_stat_user_tables WHERE schemaname = %s AND relname <> ALL ('{migrations,clock,workers}') "
+        "ORDER BY relname"
     )
     return [
         Finding(

@@ -27,6 +27,20 @@ SELECT p.seq, p.received_at, p.payload FROM (
 SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY due_at LIMIT 1),
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
+-- next_dues: some of the deadlines between two times, the server's time, and the latest any process saw
+SELECT ARRAY(SELECT due_at FROM {schema}.conversations WHERE due_at >= %s AND due_at <= %s ORDER BY due_at LIMIT %s),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
+
+-- join: the worker lives; those that were silent for long are gone
+WITH gone AS (DELETE FROM {schema}.workers WHERE seen_at < %(gone_at)s AND id <> %(worker)s), seen AS (
+    INSERT INTO {schema}.workers (id, seen_at) VALUES (%(worker)s, %(now)s)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+)
+SELECT id FROM {schema}.workers WHERE seen_at >= %(gone_at)s;
+
+-- leave: the worker ends
+DELETE FROM {schema}.workers WHERE id = %s;
+
 -- clock: the server's time, and the latest any process saw
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 

@@ -1,0 +1,70 @@
+"""Many workers on one server share the deadlines out: who wakes for which, and who comes if that one does not."""
+
+from collections import Counter
+
+from harness.databases import Postgres
+from turntake.buffer.postgres.backend import PostgresStore
+from turntake.buffer.postgres.lookout import EVERYBODYS_MS, STEP_MS, look_at
+from turntake.rules.watch import LIVING_MS, SLICE_MS, WATCHERS, Place
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import OFF, PLAIN, say
+
+CREW = [Place(number, 40) for number in range(40)]
+
+
+def test_a_deadline_ahead_wakes_one_worker_by_itself() -> None:
+    """And each of forty about as often as any other."""
+    deadlines = [SLICE_MS * number for number in range(1_000, 5_000)]
+    wakes = [place for due_at in deadlines for place in CREW if look_at(place, [due_at], 0) == due_at]
+    assert len(wakes) == len(deadlines)
+    assert max(Counter(wakes).values()) < 2 * len(deadlines) / 40
+
+
+def test_one_that_is_past_is_left_to_its_watchers_a_step_apart_and_then_is_everybodys() -> None:
+    due_at = 1_000_000
+    looks = [look_at(place, [due_at], due_at) for place in CREW]
+    assert sorted(at for at in looks if at is not None) == [due_at + step * STEP_MS for step in range(WATCHERS)]
+    assert {look_at(place, [due_at], due_at + EVERYBODYS_MS) for place in CREW} == {due_at}
+
+
+def test_of_several_the_first_that_is_ours_counts() -> None:
+    deadlines = [1_000_000 + SLICE_MS * number for number in range(200)]
+    for place in CREW:
+        own = [due_at for due_at in deadlines if look_at(place, [due_at], 0) == due_at]
+        assert look_at(place, deadlines, 0) == own[0]
+    assert look_at(CREW[0], [], 0) is None
+
+
+async def test_workers_know_each_other_until_they_leave_or_fall_silent(server: Postgres, clock: VirtualClock) -> None:
+    async with (
+        PostgresStore.open(server.database("crew"), clock) as one,
+        PostgresStore.open(server.url.rpartition("/")[0] + "/crew", clock) as other,
+    ):
+        await one.join("a")
+        await other.join("b")
+        await one.join("a")
+        assert (one._place, other._place) == (Place(0, 2), Place(1, 2))
+        await one.leave("a")
+        await other.join("b")
+        assert other._place == Place(0, 1)
+        await one.join("a")
+        await clock.advance(LIVING_MS + 1)
+        await other.join("b")
+        assert other._place == Place(0, 1)
+
+
+async def test_one_of_two_wakes_for_a_deadline_and_both_for_what_is_overdue(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    async with PostgresStore.open(server.url, clock) as other:
+        for crew, name in ((store, "a"), (other, "b"), (store, "a")):
+            await crew.join(name)
+        due_at = (await say(store, "m1", rules=PLAIN)).due_at
+        assert due_at is not None
+        await clock.advance(due_at - clock.now() - 500)
+        assert sorted([await store.next_look() or 0, await other.next_look() or 0]) == [0, due_at]
+        await clock.advance(500 + EVERYBODYS_MS)
+        assert [await store.next_look(), await other.next_look()] == [due_at, due_at]
+        await say(store, "m2", rules=OFF)
+        for crew, name in ((store, "a"), (other, "b")):
+            await crew.leave(name)
