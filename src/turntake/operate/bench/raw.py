@@ -14,7 +14,9 @@ def messages_per_second(path: Path, per_commit: int, for_ms: float) -> float:
     while stopwatch_ms() - started < for_ms:
         connection.execute("BEGIN IMMEDIATE")
         rows = [(n // 5, n, f"m{n}", n, b"x" * 100) for n in range(inserted, inserted + per_commit)]
-        connection.executemany("INSERT INTO messages (conversation, seq, id, received_at, payload) VALUES (?, ?, ?, ?, ?)", rows)
+        connection.executemany(
+            "INSERT INTO messages (conversation, seq, id, received_at, payload) VALUES (?, ?, ?, ?, ?)", rows
+        )
         connection.execute("COMMIT")
         inserted += per_commit
     rate = inserted * 1_000 / (stopwatch_ms() - started)
