@@ -173,6 +173,17 @@ def extend(
     return replace(conversation, turn=extended)
 
 
+def let_go(conversation: Conversation, now: int) -> Conversation | None:
+    """Whoever held the turn is dead for certain: its lease ends now, and lapses at the next claim, as it would later.
+
+    None if nobody held it, or if the agent promised to complete it: the agent may be well.
+    """
+    turn = conversation.turn
+    if turn is None or not turn.is_leased or turn.lease == "promised" or turn.due_at <= now:
+        return None
+    return replace(conversation, turn=replace(turn, due_at=now))
+
+
 def save(
     conversation: Conversation, claim: Claim, progress: Progress, lease_ms: int = 0, now: int = 0
 ) -> Conversation | None:

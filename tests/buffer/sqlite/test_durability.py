@@ -83,6 +83,48 @@ async def test_what_a_killed_process_leaves_is_complete(path: str, clock: Virtua
         assert not await recovered.settle(claim, Answered())
 
 
+def killed(path: str, to: Path) -> str:
+    """The files as a process that was killed at this moment leaves them."""
+    to.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(path + suffix, to / f"turntake.db{suffix}")
+    return str(to / "turntake.db")
+
+
+async def test_the_only_process_takes_up_at_once_what_it_held_when_it_was_killed(
+    path: str, clock: VirtualClock, tmp_path: Path
+) -> None:
+    """Nobody else has the file open, so nobody else can hold those leases. They count as lapses, like any that end."""
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        held = await take(store)
+        remains = killed(path, tmp_path / "remains")
+        async with SqliteStore(remains, clock) as successor:
+            again = await take(successor)
+            assert (again.turn.id, again.turn.attempt, again.turn.lapses) == (held.turn.id, 2, 1)
+            assert not await successor.settle(held, Answered())
+
+
+async def test_what_an_agent_promised_to_complete_is_left_to_it(path: str, clock: VirtualClock, tmp_path: Path) -> None:
+    """It was asked by a process that died, and may be well itself."""
+    async with SqliteStore(path, clock) as store:
+        await say(store, "m1", rules=OFF)
+        await store.extend([await take(store)], LEASE_MS, "promised")
+        remains = killed(path, tmp_path / "remains")
+        async with SqliteStore(remains, clock) as successor:
+            assert await successor.claim(5, LEASE_MS) == []
+
+
+async def test_a_lease_stays_while_any_other_process_has_the_file_open(path: str, clock: VirtualClock) -> None:
+    """It may be the one that holds it."""
+    hanging = await SqliteStore(path, clock).__aenter__()
+    await say(hanging, "m1", rules=OFF)
+    await take(hanging)
+    async with SqliteStore(path, clock) as other:
+        assert await other.claim(5, LEASE_MS) == []
+    await hanging.__aexit__(None, None, None)
+
+
 async def test_a_store_that_was_never_closed_is_no_obstacle(path: str, clock: VirtualClock) -> None:
     """A successor opens the file beside a process that hangs, and fences it."""
     hanging = await SqliteStore(path, clock).__aenter__()

@@ -149,6 +149,9 @@ class Draft(msgspec.Struct, gc=False):
     def extend(self, claim: Claim, lease_ms: int, lease: Lease | None = None) -> bool:
         return self._keep(transitions.extend(self.conversation, claim, lease_ms, self.now, lease))
 
+    def let_go(self) -> bool:
+        return self._keep(transitions.let_go(self.conversation, self.now))
+
     def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
         return self._keep(transitions.save(self.conversation, claim, progress, lease_ms, self.now))
 

@@ -145,11 +145,11 @@ class SqliteBackend(Backend):
         """Waits for a process that migrates a large file; it may still be stopped meanwhile."""
         for _ in range(START_TRIES - 1):
             try:
-                return await asyncio.to_thread(open_file, self._path)
+                return await asyncio.to_thread(open_file, self._path, self._clock.now())
             except StoreUnavailable:
                 extra = {"action": "start", "path": str(self._path)}
                 log.warning("Another process holds the SQLite file, perhaps to migrate it; waiting", extra=extra)
-        return await asyncio.to_thread(open_file, self._path)
+        return await asyncio.to_thread(open_file, self._path, self._clock.now())
 
     def _load(self, names: Sequence[str]) -> dict[str, Row]:
         connection = self._read

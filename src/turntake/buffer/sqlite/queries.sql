@@ -26,6 +26,9 @@ UPDATE conversations SET version = ?, state = ?, due_at = ?, body = ? WHERE id =
 -- repair: the copies as the body has them, unless somebody wrote it meanwhile
 UPDATE conversations SET state = ?, due_at = ? WHERE key = ? AND version = ?;
 
+-- held: conversations whose turns somebody may hold
+SELECT id, key, version, body FROM conversations WHERE state IN ('answering', 'replying');
+
 -- put_off: a row that cannot be read is looked at again later
 UPDATE conversations SET due_at = ? WHERE id = ? AND version = ?;
 
