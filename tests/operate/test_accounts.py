@@ -374,3 +374,23 @@ def test_a_platform_is_told_where_to_report_only_if_the_address_is_public() -> N
         outbound = outbound_of(options, accounts(options))
         assert isinstance(outbound, Replies)
         assert {name: api.webhook_url for name, api in outbound.apis.items()} == {("twilio", ""): told}
+
+
+@pytest.mark.parametrize(
+    ("url", "is_refused"),
+    [
+        ("https://proxy.example/bot", False),
+        ("http://127.0.0.1:9/bot", False),
+        ("http://[::1]:9", False),
+        ("http://localhost:9", False),
+        ("http://telegram.internal:8081", False),
+        ("http://proxy.example/bot", True),
+        ("HTTP://192.168.0.7/", True),
+    ],
+)
+def test_tokens_are_not_sent_over_plain_http_to_others(url: str, is_refused: bool) -> None:
+    """Whoever writes the settings of this folder may not be whoever has the token in the environment."""
+    environ = {"TURNTAKE_TELEGRAM_API_BASE": url, "TURNTAKE_REPLIES_PRIVATE_HOSTS": "telegram.internal"}
+    (telegram,) = [account for account in accounts(load(environ=environ)) if account.label == "telegram"]
+    assert (telegram.channel is None) == is_refused
+    assert ("TURNTAKE_TELEGRAM_API_BASE sends tokens over plain http" in telegram.fault) == is_refused
