@@ -174,7 +174,7 @@ def test_listing_filters_and_pages(client: httpx2.Client) -> None:
         {"limit": "many"},
         {"cursor": "x"},
         {"cursor": "due-1"},
-        {"cursor": "9" * 9_000},
+        {"cursor": "9" * 4_500},
         {"page": "2"},
     ],
 )

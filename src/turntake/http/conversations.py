@@ -23,7 +23,7 @@ LATEST_TURNS = 10  # fit on a screen; each of them has an endpoint that shows it
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
 # It holds a conversation's key, each byte of which may take three characters, and must fit into a request's headers.
-Cursor = Annotated[str, Meta(max_length=8_192)]
+Cursor = Annotated[str, Meta(max_length=4_096)]
 
 
 class ConversationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
