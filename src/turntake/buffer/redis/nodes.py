@@ -94,12 +94,12 @@ class Nodes:
             raise
 
     async def unless_away(self, number: int, ask: Callable[[], Awaitable[T]]) -> T:
-        """Raises at once while the shard's node owes an answer or has its pause: to ask it would only make redis-py
-        learn the whole cluster anew, again and again."""
+        """Raises at once while the shard's node is known to be away: to ask it would only make redis-py learn the whole
+        cluster anew, again and again. One that is merely slow is asked."""
         if not self._is_cluster:
             return await ask()
         name = self._node_of(number)
-        if not self._is_expected(name):
+        if self._has_failed(name) and not self._is_expected(name):
             raise StoreUnavailable("The node of the cluster that has this conversation does not answer.")
         task = self._start(name, ask)
         return await task
@@ -142,6 +142,10 @@ class Nodes:
         """Whether the node may be asked: not while it owes an answer, nor in its pause."""
         until, _ = self._pauses.get(name, (0.0, 0))
         return name not in self._owing and asyncio.get_running_loop().time() >= until
+
+    def _has_failed(self, name: str) -> bool:
+        """Since it last answered. One that is only late has no pause yet."""
+        return self._pauses.get(name, (0.0, 0))[0] > 0
 
     def _start(self, name: str, ask: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
         task = asyncio.ensure_future(ask())
