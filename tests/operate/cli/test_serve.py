@@ -188,7 +188,7 @@ def test_serving_loads_only_what_it_needs(tmp_path: Path) -> None:
         (["--host", "0.0.0.0"], "Listening on 0.0.0.0 needs an API key"),
         (["--rules-silence-ms", "x"], 'rules.silence_ms = "x" in --rules-silence-ms: expected an integer'),
         (["--agent", "nobody:answer"], "There is no module 'nobody'"),
-        (["--store", "sqlite:///no/such/folder/t.db"], "Cannot open the SQLite file no/such/folder/t.db"),
+        (["--store", "sqlite:///no/such/folder/t.db"], "no/such/folder/t.db: there is no folder"),
         (["--store", "mysql://x"], "There is no store called 'mysql'"),
         (["--store", "host=db user=me password=x"], "The store is no URL: write sqlite:///turntake.db"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
