@@ -58,7 +58,7 @@ async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
     claim = await take(store)
     assert (claim.turn.attempt, ids_of(claim)) == (1, ["m1", "m2"])
     assert await store.extend([claim], LEASE_MS) == [True]
-    assert await store.save(claim, Progress(("hello",), 0, True))
+    assert await store.save(claim, Progress(("hello",), 0))
     assert await store.settle(claim, Dead("no"))
     retried = await store.letters.retry(claim.turn.id)
     assert retried is not None
