@@ -13,11 +13,13 @@ import pytest
 from turntake import plugins
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.open import Examined, Maintained, open_store
-from turntake.clock import Clock, SystemClock
+from turntake.clock import DAY_MS, Clock, SystemClock
 from turntake.errors import MissingExtra, StoreUnavailable
 from turntake.finding import Finding
 from turntake.operate.cli import main
 from turntake.operate.doctor import stores
+from turntake.testing.clock import VirtualClock
+from turntake.testing.store_contract import say
 
 Output = pytest.CaptureFixture[str]
 
@@ -180,3 +182,35 @@ def test_another_module_that_is_missing_is_no_missing_extra(tmp_path: Path, monk
     register(monkeypatch, entry)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
         plugins.load("stores", "other")
+
+
+def test_a_store_whose_time_is_ahead_is_shown_and_set_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the command line: a warning that says what to do, and the command that it names."""
+    monkeypatch.chdir(tmp_path)
+
+    async def see_a_time_to_come() -> None:
+        ahead = VirtualClock(SystemClock().wall() + DAY_MS)
+        async with open_store("sqlite:///turntake.db", ahead) as store:
+            await say(store, "m1")
+
+    asyncio.run(see_a_time_to_come())
+    main(["doctor", "--offline"])
+    assert "run `turntake doctor --reset-clock`" in capsys.readouterr().out
+    main(["doctor", "--offline", "--reset-clock"])
+    assert "ahead and is set back, and every deadline with it" in capsys.readouterr().out
+    main(["doctor", "--offline", "--reset-clock"])
+    said = capsys.readouterr().out
+    assert "the store's time was right" in said
+    assert "run `turntake doctor --reset-clock`" not in said
+
+
+async def test_a_store_that_notes_no_time_has_none_to_set_right(asked: list[str]) -> None:
+    finding = await stores.reset_clock("memory://", SystemClock())
+    assert finding == Finding("ok", "clock", "memory:// notes no time; there is nothing to do")
+
+
+async def test_a_store_that_does_not_open_cannot_be_set_right(tmp_path: Path) -> None:
+    finding = await stores.reset_clock(f"sqlite:///{tmp_path / 'no' / 'folder.db'}", SystemClock())
+    assert (finding.level, finding.subject) == ("fail", "clock")
