@@ -6,7 +6,8 @@ from typing import TypeVar, cast
 
 from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import Backlog, SingleCall, WriteQueue
+from turntake.buffer.engine.jobs import Backlog, SingleCall
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.store import Hint
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey

@@ -7,10 +7,11 @@ import pytest
 
 from harness.fake_backend import FakeBackend, queue_on, saying, submitted
 from harness.writing import everything_ran
-from turntake.buffer.engine import write_queue
+from turntake.buffer.engine import jobs, write_queue
 from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import Call, WriteQueue
+from turntake.buffer.engine.jobs import Call
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Conversation
 from turntake.rules.message import Message
@@ -121,7 +122,7 @@ async def test_the_queue_is_empty_again_after_a_failure(
     backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or every outage would make it shorter."""
-    monkeypatch.setattr(write_queue, "LONGEST_QUEUE", 2)
+    monkeypatch.setattr(jobs, "LONGEST_QUEUE", 2)
     for _ in range(3):
         backend.errors.append(StoreUnavailable())
         backend.gate.clear()

@@ -6,8 +6,9 @@ import pytest
 
 from harness.fake_backend import FakeBackend, at_once, queue_on, saying, submitted
 from harness.writing import everything_ran
-from turntake.buffer.engine import row_cache, write_queue
-from turntake.buffer.engine.write_queue import Backlog, WriteQueue
+from turntake.buffer.engine import jobs, row_cache, write_queue
+from turntake.buffer.engine.jobs import Backlog
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
@@ -100,7 +101,7 @@ async def test_a_full_queue_turns_new_messages_away_and_lets_running_work_end(
     backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settling shortens the queue's cause; only appending makes it longer."""
-    monkeypatch.setattr(write_queue, "LONGEST_QUEUE", 2)
+    monkeypatch.setattr(jobs, "LONGEST_QUEUE", 2)
     backend.gate.clear()
     taken = [submitted(queue, ANN, saying("m1"), is_new=True)]
     await everything_ran()
@@ -118,7 +119,7 @@ async def test_a_queue_is_full_by_bytes_also_across_shards(
 ) -> None:
     """Few large messages take as much memory as many small ones, and a store has as many queues as shards. What was
     written or failed counts no more."""
-    monkeypatch.setattr(write_queue, "LARGEST_QUEUE_BYTES", 1_000)
+    monkeypatch.setattr(jobs, "LARGEST_QUEUE_BYTES", 1_000)
     backlog = Backlog()
     one, other = queue_on(backend, clock, backlog), queue_on(backend, clock, backlog)
     for is_failure in (False, True):

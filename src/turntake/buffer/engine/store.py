@@ -17,8 +17,9 @@ from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.jobs import Backlog, Call, SingleCall
 from turntake.buffer.engine.row_cache import RowCache
-from turntake.buffer.engine.write_queue import ROUNDS, Backlog, Call, SingleCall, WriteQueue
+from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
 from turntake.buffer.open import Clocked
 from turntake.buffer.store import HORIZON_MS, Hint, Letters, Page, Store
 from turntake.clock import Clock

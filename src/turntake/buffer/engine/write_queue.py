@@ -16,14 +16,13 @@ told so, set their jobs for that row aside meanwhile, and gather what is submitt
 """
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from turntake.buffer.engine.backend import Backend, NoHints, Refusal
-from turntake.buffer.engine.draft import NEW, Draft
+from turntake.buffer.engine.backend import Backend, NoHints
+from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.jobs import Backlog, Call, Job, divided, interruptions
 from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock, real_pause
@@ -31,10 +30,6 @@ from turntake.errors import StoreUnavailable
 from turntake.rules.key import ConversationKey
 from turntake.rules.watch import slice_of
 
-# Some seconds of work for a busy database: whoever waits behind more had better be told to come again.
-LONGEST_QUEUE = 50_000
-# About a second of what a disk writes: a store that hangs costs no more memory than this, whatever people send.
-LARGEST_QUEUE_BYTES = 64 << 20
 # Each round lets at least one process through; that two hundred others are quicker in a row means something is wrong.
 ROUNDS = 200
 # Near neighbours pass each other in a round or two; whoever is refused more often is too far away to win by chance.
@@ -44,188 +39,6 @@ KEPT_MS = 10
 LONGEST_KEPT_MS = 500
 # A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100
-
-NOTHING: frozenset[str] = frozenset()
-T = TypeVar("T")
-
-
-class Call(ABC, Generic[T]):
-    """What one caller asked for: one or several items, of one or several conversations, answered together.
-
-    Each item may be run several times, each time on a newer row; the last run's answer counts.
-    """
-
-    __slots__ = ("_error", "_missing", "future", "is_new")
-
-    def __init__(self, items: int, *, is_new: bool = False) -> None:
-        """New work is refused while too much waits; what settles older work never is."""
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self.is_new = is_new
-        self._missing = items
-        self._error: Exception | None = None
-
-    @abstractmethod
-    def run(self, draft: Draft, item: Any) -> None:
-        """Carries one item out on a draft, and notes its answer."""
-
-    @abstractmethod
-    def answer(self) -> T:
-        """Once every item is stored."""
-
-    def succeed(self) -> None:
-        """One more item is stored."""
-        self._missing -= 1
-        if not self._missing and not self.future.done():
-            if self._error is None:
-                self.future.set_result(self.answer())
-            else:
-                self.future.set_exception(self._error)
-
-    def fail(self, error: Exception) -> None:
-        """The caller gets the first error, once it is known what became of every item."""
-        self._error = self._error or error
-        self.succeed()
-
-
-class SingleCall(Call[T]):
-    """One operation on one conversation."""
-
-    __slots__ = ("_answer", "_operation")
-    _answer: T
-
-    def __init__(self, operation: Callable[[Draft], T], *, is_new: bool = False) -> None:
-        super().__init__(1, is_new=is_new)
-        self._operation = operation
-
-    def run(self, draft: Draft, item: Any) -> None:
-        self._answer = self._operation(draft)
-
-    def answer(self) -> T:
-        return self._answer
-
-
-class Job:
-    """What waits for one conversation: items of calls, in order.
-
-    They are one flat list. Few objects per conversation keep Python's garbage collector from starting in the middle of
-    each batch, which costs more than all the rest of the queue.
-    """
-
-    __slots__ = ("_items", "draft", "is_fresh", "kept_ms", "key", "known", "refusals", "row", "size", "weight")
-    draft: Draft
-
-    def __init__(self, key: ConversationKey) -> None:
-        self.key = key
-        self.row = NEW
-        self.is_fresh = False
-        self.known = NOTHING
-        self.weight = 0
-        self.size = 0
-        self.refusals = 0
-        self.kept_ms = 0
-        self._items: list[Any] = []
-
-    def add(self, call: Call[Any], item: Any, weight: int, size: int) -> None:
-        self._items += (call, item)
-        self.weight += weight
-        self.size += size
-
-    def decide(self, now: int) -> bool:
-        """Whether there is something to write or, since nobody was asked yet, to compare."""
-        draft = self.draft = Draft(self.key, self.row, now, self.known)
-        items, index = self._items, 0
-        try:
-            for index in range(0, len(items), 2):
-                items[index].run(draft, items[index + 1])
-        except Exception as error:
-            # This item broke: it is left out, and the others begin again without what it did.
-            items[index].fail(error)
-            del items[index : index + 2]
-            return self.decide(now)
-        try:
-            draft.encode()
-        except Exception as error:
-            self.fail(error)
-            return False
-        if not items or (self.is_fresh and not draft.is_changed):
-            self.succeed()
-            return False
-        return True
-
-    def add_all(self, later: "Job") -> None:
-        """What was submitted for the conversation since."""
-        self._items += later._items
-        self.weight += later.weight
-        self.size += later.size
-
-    def learn(self, refusal: Refusal) -> None:
-        self.refusals += 1
-        self.kept_ms = refusal.kept_ms
-        self.row, self.known = refusal.row, self.known | refusal.known
-        self.is_fresh = self.is_fresh or refusal.is_read
-
-    def succeed(self) -> None:
-        for call in self._answered():
-            call.succeed()
-
-    def fail(self, error: Exception) -> None:
-        for call in self._answered():
-            call.fail(error)
-
-    def _answered(self) -> list[Call[Any]]:
-        """Whose items these are, once: a job that is done may still be in a round whose write fails."""
-        calls = self._items[::2]
-        self._items = []
-        return calls
-
-
-def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job], list[Job]]:
-    """Whose drafts the backend took, and who must be decided again. One that can never be written fails."""
-    taken: list[Job] = []
-    again: list[Job] = []
-    for job, refusal in zip(jobs, refusals, strict=True):
-        if refusal is None:
-            taken.append(job)
-        elif refusal.error is not None:
-            job.fail(refusal.error)
-        else:
-            job.learn(refusal)
-            again.append(job)
-    return taken, again
-
-
-def interruptions(taken: list[Draft]) -> Hint | None:
-    """Word of answers that were stopped. Only once they are stored: one that goes on after all must not be stopped."""
-    stopped = tuple(
-        (str(draft.key), closed.id, closed.epoch - 1)
-        for draft in taken
-        for closed in draft.closed
-        if closed.status == "interrupted"
-    )
-    return Hint(taken[0].now + HORIZON_MS, stopped) if stopped else None
-
-
-class Backlog:
-    """How much waits to be written in all queues of a store: rows, and the bytes of the messages among them."""
-
-    __slots__ = ("rows", "size")
-
-    def __init__(self) -> None:
-        self.rows = 0
-        self.size = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.rows >= LONGEST_QUEUE or self.size >= LARGEST_QUEUE_BYTES
-
-    def add(self, job: Job) -> None:
-        self.rows += job.weight
-        self.size += job.size
-
-    def remove(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            self.rows -= job.weight
-            self.size -= job.size
 
 
 class WriteQueue:

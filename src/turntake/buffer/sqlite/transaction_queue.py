@@ -13,7 +13,8 @@ import msgspec
 from turntake.buffer.codec import decode_conversation
 from turntake.buffer.engine.backend import Backend
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.write_queue import Job, WriteQueue, divided, interruptions
+from turntake.buffer.engine.jobs import Job, divided, interruptions
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
 from turntake.buffer.sqlite.hints import SqliteHints
 from turntake.buffer.sqlite.swap import Swap
