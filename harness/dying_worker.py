@@ -47,7 +47,7 @@ async def end_of(turns: TurnTake, person: str) -> str:
 
 async def until_ended(turns: TurnTake, *people: str) -> None:
     """Returns once each of them was answered or is a dead letter. Only the store can tell, so it is asked."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         for person in people:
             while await end_of(turns, person) not in ("answered", "dead"):  # noqa: ASYNC110 - no event tells
                 await asyncio.sleep(0.05)

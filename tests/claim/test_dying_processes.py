@@ -15,6 +15,8 @@ from harness.turns import AT_ONCE
 from turntake import ConversationKey, TurnTake
 
 HEALTHY = 30
+# Processes start six times and more, which takes its time on a machine that has other things to do.
+pytestmark = pytest.mark.timeout(180)
 
 
 class Supervisor:

@@ -106,7 +106,7 @@ def roll(url: str, folder: Path, next_one: Next, finish: Callable[[], None]) -> 
 def stop_quietly(server: Served) -> None:
     """It had lived until now, ends as it should, and had nothing to complain about since it started.
 
-    But for a machine that is so busy that a process stands still for a second, which is no fault of the upgrade.
+    But for a machine that is so busy that a process stands still for seconds, which is no fault of the upgrade.
     """
     assert server.process.poll() is None
     assert server.stop() == 0

@@ -7,8 +7,8 @@ from turntake.clock import Clock
 
 log = logging.getLogger("turntake")
 
-# A machine that is busy wakes us some milliseconds late; a second late, something blocked the loop for all turns.
-LATE_MS = 1_000
+# A machine with far too much to do may wake us a second late; two, and something blocked the loop for all turns.
+LATE_MS = 2_000
 # Answers take seconds. If every slot is taken for half a minute, new turns wait for as long.
 FULL_MS = 30_000
 # Again and again while it lasts, and not so often that it fills the log.
