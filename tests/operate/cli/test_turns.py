@@ -1,0 +1,52 @@
+"""`turntake turns show`: what became of an answer after it left."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from turntake.http.json import answer
+from turntake.http.views import turn_view
+from turntake.operate.cli import main, turns
+from turntake.rules.conversation import Progress, ReplyReport, SealedTurn
+from turntake.rules.deadline import Deadline
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
+from turntake.rules.records import TurnRecord
+
+AT = 1_700_000_000_000
+SENT = SealedTurn("turn_1", 1, 1, Deadline(AT, "silence"), AT, AT, AT, (), progress=Progress(("one", "two"), 2, True))
+
+
+class Api:
+    def __init__(self, turn: SealedTurn) -> None:
+        record = TurnRecord(
+            ConversationKey.of("ann"), turn.id, "replying", 1, turn, (Message("m1", "hi", received_at=AT),)
+        )
+        self._view = msgspec.json.decode(bytes(answer(turn_view(record)).body))
+
+    def get(self, path: str) -> Any:
+        return self._view
+
+
+@pytest.mark.parametrize(
+    ("replies", "lines"),
+    [(("one", "two"), ["part 1: read", "part 2: failed"]), (("one",), ["  read"])],
+)
+def test_each_part_says_whether_it_arrived(
+    replies: tuple[str, ...], lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reports = (ReplyReport(0, "read", AT), ReplyReport(1, "failed", AT, error="out of reach"))[: len(replies)]
+    turn = msgspec.structs.replace(SENT, progress=Progress(replies, len(replies), True), reports=reports)
+
+    @contextmanager
+    def connected(*_: object) -> Iterator[Api]:
+        yield Api(turn)
+
+    monkeypatch.setattr(turns, "connected", connected)
+    assert main(["turns", "show", "turn_1"]) == 0
+    said = capsys.readouterr().out
+    assert [line for line in lines if line not in said] == []
+    assert ("failed" in said) == (len(replies) == 2)
