@@ -165,7 +165,7 @@ class Careless(Pigeon):  # type: ignore[valid-type,misc]
     """Passes on what no store can keep."""
 
     def read(self, request: Request) -> Delivery:
-        return Delivery(tuple(replace(event, id=event.id + "\ud800") for event in super().read(request).events))
+        return Delivery(tuple(replace(event, metadata={"n": 2**70}) for event in super().read(request).events))
 
 
 class Echoing(Pigeon):  # type: ignore[valid-type,misc]
@@ -196,7 +196,7 @@ def test_the_contract_finds_a_broken_channel(broken: type[Channel], check: Calla
     """Each of these fails where it should; the last reads its own words as a person's."""
     ours = tuple(replace(recording, own=True) for recording in TestTheChannelInTheGuide.recordings)
     suite = type("Suite", (TestTheChannelInTheGuide,), {"channel": broken, "recordings": ours})()
-    with pytest.raises((AssertionError, TypeError, UnicodeEncodeError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, TypeError, OverflowError, pytest.fail.Exception)):
         check(suite, ours[0])
 
 

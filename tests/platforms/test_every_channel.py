@@ -26,6 +26,7 @@ async def answer(turn):
     return "You said: " + turn.text
 """
 SAID = ("Hey", "I have a question", "about #12345 & <more>")
+KEY = "a-key-for-this-test-and-no-other"
 ANSWER = "You said: " + "\n".join(SAID)
 PAIR = SigningKey(b"a seed of thirty-two bytes long.")
 
@@ -111,9 +112,14 @@ class Running:
         prepare(self.platform)
         own = {trial.where: self.platform.url, **trial.variables}
         variables = {f"TURNTAKE_{trial.channel.upper()}_{name}": value for name, value in own.items()}
-        variables |= {"TURNTAKE_STORE": store, "TURNTAKE_AGENT": "my_agent:answer", "PYTHONPATH": str(folder)}
+        variables |= {
+            "TURNTAKE_API_KEYS": KEY,
+            "TURNTAKE_STORE": store,
+            "TURNTAKE_AGENT": "my_agent:answer",
+            "PYTHONPATH": str(folder),
+        }
         self.gate = stack.enter_context(closed_gate())
-        self.server: Served = stack.enter_context(served(folder, *PATIENT, env=variables | self.gate.env))
+        self.server: Served = stack.enter_context(served(folder, *PATIENT, env=variables | self.gate.env, key=KEY))
         self.channel: Channel = plugins.load("channels", trial.channel)({n.lower(): v for n, v in own.items()})
         self._clock = SystemClock()
         # Discord's ids hold the time in this way, and none may be from long ago.
