@@ -56,6 +56,9 @@ SOON = Deadline(12_000, "silence")
         pytest.param(Rules(), 1, SOON, 1_000, 11_000, SOON, id="no change keeps the reason"),
         pytest.param(Rules(), 1, SOON, 60_000, 11_000, Deadline(LATEST, "max wait"), id="never past max wait"),
         pytest.param(
+            Rules(), 1, SOON, LATEST - 11_000, 11_000, Deadline(LATEST, "activity"), id="up to max wait, not by it"
+        ),
+        pytest.param(
             Rules(), 1, Deadline(LATEST, "max wait"), 5_000, 39_000, Deadline(LATEST, "max wait"), id="at max"
         ),
         pytest.param(Rules(window_ms=2_000), 1, SOON, 5_000, 11_000, SOON, id="a window is never moved"),
