@@ -1,13 +1,14 @@
 """A neighbour's acknowledgements while strangers hold connections. `python -m bench.crowd --each 1000`
 
 Of each kind `--each` connections are open at once: idle ones that send nothing, slow ones that send a byte of a header
-each second, and large ones that send 64 KiB of one header. What ends is opened again, until the crowd leaves. Meanwhile
-a neighbour sends messages, and every tenth on a new connection. Shown are the latencies of its acknowledgements before,
-during and after, and the memory of the server.
+each second, and large ones that send 64 KiB of one header. What ends is opened again within ten seconds, until the
+crowd leaves. Meanwhile a neighbour sends messages, and every tenth on a new connection. Shown are the latencies of its
+acknowledgements before, during and after, and the memory of the server.
 """
 
 import argparse
 import asyncio
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
@@ -23,6 +24,8 @@ EVERY_MS = 20
 """Fifty messages a second: the neighbour is somebody who talks, not another load."""
 LARGE = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: " + b"a" * 65_536
 SLOW = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "
+AGAIN_S = 10.0
+"""Within this time whatever was closed is opened again, as soon as the server closes the slow ones."""
 SETTLED_S = 15
 """More than the ten seconds that a server gives to headers."""
 
@@ -113,7 +116,7 @@ async def _stranger(port: int, kind: Kind, opened: asyncio.Semaphore) -> None:
             opened.release()
             await kind(reader, writer)
             writer.close()
-        await asyncio.sleep(1)
+        await asyncio.sleep(random.uniform(0, AGAIN_S))
 
 
 async def _idle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

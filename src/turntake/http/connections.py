@@ -12,7 +12,7 @@ is answered 503 before it is read.
 
 import logging
 import sys
-from functools import cached_property
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from typing import Any, Literal, cast
 
@@ -118,7 +118,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self._next == "idle":
             self._next = "headers"
         try:
-            self.parser.feed_data(data)
+            self._feed(data)
             self._after(size)
         except httptools.HttpParserUpgrade:
             self._limits.end(self)  # nothing is upgraded, and the request is answered as any other
@@ -127,6 +127,14 @@ class LimitedConnection(HttpToolsProtocol):
                 self._refuse_large()
             else:
                 self._refuse(400, "This is not a request of HTTP/1.1.")
+
+    def _feed(self, data: bytes) -> None:
+        """Hands bytes to the parser; of headers no more than they may have, since it keeps them to their end."""
+        room = self._limits.options.header_bytes + 1
+        if self._is_large and self._next == "headers" and len(data) > room:
+            self.parser.feed_data(data[:room])
+            data = b"" if self._next == "headers" else data[room:]
+        self.parser.feed_data(data)
 
     def _after(self, size: int) -> None:
         """Notes headers that did not end yet, and of which `size` more bytes came."""
@@ -184,7 +192,7 @@ class LimitedConnection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.cycle is None or self.cycle.response_complete:
-            self.transport.write(_answer(status, detail, headers or {}))
+            self.transport.write(_answer(status, detail, tuple((headers or {}).items())))
         self._limits.log.tell(sentence, {"action": "refuse", "status": status})
         self.transport.close()
 
@@ -210,8 +218,9 @@ def raise_file_limit() -> int | None:
     return None if hard == resource.RLIM_INFINITY else hard
 
 
-def _answer(status: int, detail: str, headers: dict[str, str]) -> bytes:
-    response = response_to(Problem(status, detail, headers=headers | {"Connection": "close"}))
+@lru_cache(maxsize=32)
+def _answer(status: int, detail: str, more: tuple[tuple[str, str], ...]) -> bytes:
+    response = response_to(Problem(status, detail, headers=dict(more) | {"Connection": "close"}))
     lines = [b"%s: %s\r\n" % (name, value) for name, value in response.raw_headers]
     phrase = HTTPStatus(status).phrase.encode()
     return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (status, phrase, b"".join(lines), bytes(response.body))
