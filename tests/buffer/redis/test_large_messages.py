@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from harness.databases import Valkey
 from harness.redis_store import backend_of, shard_of, watched
@@ -38,7 +39,8 @@ async def test_a_turn_that_is_larger_than_an_offer_is_claimed_whole(
     server: Valkey, store: RedisStore, clock: VirtualClock
 ) -> None:
     """Its messages are read afterwards, in parts."""
-    await store.append([Append(ANN, Message(f"m{number}", KB100), ROOMY) for number in range(35)])
+    large = replace(ROOMY, max_turn_bytes=10_000_000)
+    await store.append([Append(ANN, Message(f"m{number}", KB100), large) for number in range(35)])
     await say(store, "m1", key=key(1), rules=OFF)
     await clock.advance(60_000)
     with watched(server) as seen:

@@ -75,7 +75,7 @@ class RedisBackend(Backend):
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
-                self.shards = await self._agree_on_shards()
+                self.shards = await self._known_shards()
                 self._rows = Rows(self._client, self._commands, Shards(self._options.prefix, self.shards))
                 self._repair = Repair(self._rows, self._options.prefix)
                 self.archive = RedisArchive(self._rows)
@@ -170,6 +170,15 @@ class RedisBackend(Backend):
     def lost(self) -> int:
         """How many acknowledged messages a failover is known to have taken away."""
         return self._swapper.lost
+
+    async def _known_shards(self) -> int:
+        """The node of a cluster that has it written down may be away: then the URL is believed, if it says so."""
+        try:
+            return await self._agree_on_shards()
+        except UNREACHABLE:
+            if not (self._options.is_cluster and self._options.shards):
+                raise
+            return self._options.shards
 
     async def _agree_on_shards(self) -> int:
         """How many there are is fixed by whoever comes first; a later URL may only repeat it."""
