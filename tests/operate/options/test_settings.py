@@ -36,6 +36,7 @@ LIMITS = {
     "rules.min_messages": (1, MANY),
     "rules.max_messages": (1, MANY),
     "rules.capacity": (1, MANY),
+    "rules.max_turn_bytes": (1, 64 * 1_048_576),
     "rules.window_ms": (0, WEEK_MS),
     "rules.activity_ms": (0, WEEK_MS),
     "rules.ttl_ms": (0, WEEK_MS),
