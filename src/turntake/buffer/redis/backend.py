@@ -107,9 +107,10 @@ class RedisBackend(Backend):
         return await self._rows.messages(key, head, tail)
 
     async def swap(self, shard: int, drafts: Sequence[Draft], hint: Hint | None) -> list[Refusal | None]:
-        for draft in drafts:
-            # Before the write: a look that is under way meanwhile may not see it.
-            self._lookout.note(shard, draft.conversation.due_at)
+        if self.shards > 1:  # the only shard there is is looked at anyway
+            for draft in drafts:
+                # Before the write: a look that is under way meanwhile may not see it.
+                self._lookout.note(shard, draft.conversation.due_at)
         swap = partial(self._swapper.swap, self._rows.shards[shard], drafts, hint, self._options.wait)
         return await self._claiming.nodes.unless_away(shard, swap)
 
