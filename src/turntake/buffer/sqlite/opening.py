@@ -44,7 +44,8 @@ def open_file(path: Path, now: int) -> Connections:
     """Raises ConfigurationError if the file cannot be ours, StoreUnavailable if another process holds it for now."""
     refuse_network(path.resolve())
     try:
-        may_have_crashed = log_of(path).exists()
+        # Whoever closes the file last removes its log; `doctor`, which only looks, may leave an empty one.
+        may_have_crashed = log_of(path).exists() and log_of(path).stat().st_size > 0
         make_private(path)
         refuse_foreign(path)
         if may_have_crashed:
