@@ -21,9 +21,9 @@ error: what we know to be ahead, and what passed without anybody seeing it pass.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Protocol
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
 
 DAY_MS = 24 * 3_600_000
 # No answer takes so long and still arrives: a lead of more than this means that the store's clock was set back.
@@ -103,28 +103,33 @@ class Clock(ABC):
     async def sleep(self, duration_ms: int) -> None:
         await self.sleep_until(self.now() + duration_ms)
 
-    @asynccontextmanager
-    async def limit(self, duration_ms: int) -> AsyncIterator["TimeLimit"]:
-        """What runs inside is cancelled after so long, which raises TimeoutError; the limit can be moved meanwhile."""
-        async with asyncio.timeout(None) as timeout:
-            limit = TimeLimit(self, timeout, self.now() + duration_ms)
-            try:
-                yield limit
-            finally:
-                limit.end()
+    def limit(self, duration_ms: int) -> "TimeLimit":
+        """`async with` it: what runs inside is cancelled after so long, which raises TimeoutError."""
+        return TimeLimit(self, self.now() + duration_ms)
 
 
 class TimeLimit:
-    """When something must be done."""
+    """When something must be done; it can be moved meanwhile."""
 
     __slots__ = ("_clock", "_timeout", "_timer", "at", "has_expired")
 
-    def __init__(self, clock: Clock, timeout: asyncio.Timeout, at: int) -> None:
-        self._clock = clock
-        self._timeout = timeout
-        self._timer: Timer | None = None
+    def __init__(self, clock: Clock, at: int) -> None:
+        self.at = at
         self.has_expired = False
-        self.move(at)
+        self._clock = clock
+        self._timeout = asyncio.timeout(None)
+        self._timer: Timer | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        self.move(self.at)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        await self._timeout.__aexit__(kind, error, trace)
 
     def move(self, at: int) -> None:
         self.end()
@@ -210,8 +215,7 @@ class SystemClock(Clock):
     def _read(self) -> int:
         steady = time.clock_gettime(_STEADY)
         passed, self._steady = steady - self._steady, steady
-        lead = self._lead()
-        if lead > 0:
+        if (lead := self._lead()) > 0:
             self._offset -= min(lead, passed * SLOWER)
         return int((self._offset + steady) * 1000)
 
@@ -236,8 +240,9 @@ class SystemClock(Clock):
     def call_at(self, at: int, action: Callable[[], None]) -> Timer:
         self._read()
         left = at / 1000 - self._offset - self._steady
-        slowed = min(left / (1 - SLOWER), left + max(0.0, self._lead()))
-        return asyncio.get_running_loop().call_later(max(0.0, slowed), action)
+        if (lead := self._lead()) > 0:
+            left = min(left / (1 - SLOWER), left + lead)
+        return asyncio.get_running_loop().call_later(max(0.0, left), action)
 
 
 def pause_thread(duration_ms: int) -> None:

@@ -98,7 +98,8 @@ def test_the_page_can_send_by_itself(server: Served, page: Page) -> None:
     expect(page.locator("#connection")).to_have_text("watching")
     page.get_by_role("button", name="Or send them from here").click()
     expect(page.locator("#said")).to_have_text("Sent.", timeout=20_000)
-    expect(page.locator(".reply").first).to_have_text("Hi!")
+    # On a slow machine the pauses between them are long enough for more than one turn, or the pieces come together.
+    expect(page.locator(".reply", has_text="Hi!").first).to_be_visible()
 
 
 def test_what_people_write_is_text(server: Served, page: Page) -> None:

@@ -30,7 +30,6 @@ PRIVATE = {
     "cross-origin-resource-policy": "same-origin",
 }
 """Headers of every answer that may hold what people wrote: nothing keeps it, and no page of another site loads it."""
-_PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]  # a POST is loaded by no page
 _LOCATION = re.compile(r"^(?P<detail>.*) - at `(?P<at>\$(?:\[(?P<index>\d+)\])?.*)`$", re.DOTALL)
 
 
@@ -57,9 +56,9 @@ async def read_body(receive: Receive) -> bytes:
 
 
 async def send_accepted(send: Send, value: Any) -> None:
-    """Answers 202 with `value` as JSON."""
+    """Answers 202 with `value` as JSON. It holds nothing that people wrote, and nobody keeps the answer to a POST."""
     body = _encoder.encode(value)
-    headers = [_JSON, (b"content-length", b"%d" % len(body)), *_PRIVATE]
+    headers = [_JSON, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 202, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 

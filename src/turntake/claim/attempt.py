@@ -180,8 +180,7 @@ class Attempt:
         async with self._ports.outbound.composing(self._outbox.recipient):
             if sink.is_bounded:
                 return await sink.deliver(turn)
-            async with self._control.limited(self._shared.options.handler_ms):
-                return await sink.deliver(turn)
+            return await self._control.within(self._shared.options.handler_ms, sink.deliver(turn))
 
     async def _wait_for_completion(self, pending: Pending) -> None:
         self.is_pending = True

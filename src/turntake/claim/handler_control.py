@@ -1,8 +1,8 @@
 """What a handler may do with its turn while it works, and for how long it may work."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
 
 from turntake.claim.held_claim import HeldClaim
 from turntake.claim.replying import Outbox
@@ -10,6 +10,8 @@ from turntake.clock import TimeLimit
 from turntake.deliver.turn import TurnControl
 from turntake.errors import TimedOut
 from turntake.rules.message import Message
+
+T = TypeVar("T")
 
 
 class HandlerControl(TurnControl):
@@ -37,12 +39,11 @@ class HandlerControl(TurnControl):
         if self._limit is not None:
             self._limit.move(max(self._limit.at, self._held.clock.now() + duration_ms))
 
-    @asynccontextmanager
-    async def limited(self, duration_ms: int) -> AsyncIterator[None]:
-        """The handler gets so long, or as long as it asks for by `extend`. Raises TimedOut."""
+    async def within(self, duration_ms: int, delivery: Awaitable[T]) -> T:
+        """The delivery's outcome. It gets so long, or as long as the handler asks for by `extend`. Raises TimedOut."""
         try:
             async with self._held.clock.limit(duration_ms) as self._limit:
-                yield
+                return await delivery
         except TimeoutError:
             # The handler may also raise a TimeoutError of its own, which is a failure like any other.
             if self._limit is None or not self._limit.has_expired:

@@ -87,6 +87,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._next: State = "headers"
         self._bytes = 0
         self._is_large = False
+        self._most_bytes = limits.options.header_bytes
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -114,12 +115,16 @@ class LimitedConnection(HttpToolsProtocol):
             self._unset_keepalive_if_required()
         size = 0 if self._next == "body" else len(data)
         # All that came since the last request: if that is not too much, neither are the headers in it.
-        self._is_large = self._bytes + len(data) > self._limits.options.header_bytes
+        self._is_large = self._bytes + len(data) > self._most_bytes
         if self._next == "idle":
             self._next = "headers"
         try:
-            self._feed(data)
-            self._after(size)
+            feed = self._feed_large if self._is_large else self.parser.feed_data
+            feed(data)
+            if self._next == "headers":
+                self._note(size)
+            else:
+                self._limits.end(self)
         except httptools.HttpParserUpgrade:
             self._limits.end(self)  # nothing is upgraded, and the request is answered as any other
         except httptools.HttpParserError as error:
@@ -128,21 +133,18 @@ class LimitedConnection(HttpToolsProtocol):
             else:
                 self._refuse(400, "This is not a request of HTTP/1.1.")
 
-    def _feed(self, data: bytes) -> None:
+    def _feed_large(self, data: bytes) -> None:
         """Hands bytes to the parser; of headers no more than they may have, since it keeps them to their end."""
-        room = self._limits.options.header_bytes + 1
-        if self._is_large and self._next == "headers" and len(data) > room:
+        room = self._most_bytes + 1
+        if self._next == "headers" and len(data) > room:
             self.parser.feed_data(data[:room])
             data = b"" if self._next == "headers" else data[room:]
         self.parser.feed_data(data)
 
-    def _after(self, size: int) -> None:
-        """Notes headers that did not end yet, and of which `size` more bytes came."""
-        if self._next != "headers":
-            self._limits.end(self)
-            return
+    def _note(self, size: int) -> None:
+        """The headers did not end yet, and `size` more bytes of them came."""
         self._bytes += size
-        if self._bytes > self._limits.options.header_bytes:
+        if self._bytes > self._most_bytes:
             self._refuse_large()
         else:
             self._limits.begin(self)
