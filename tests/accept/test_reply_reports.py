@@ -93,7 +93,8 @@ def test_an_answer_that_was_not_delivered_is_a_dead_letter(
     assert (letter["id"], letter["reason"], letter["error"]) == (turn_id, "not delivered", "the 24 hours are over")
     assert (turn(client, turn_id)["status"], turn(client, turn_id)["replies"]) == ("dead", ["hi"])
     assert turn(client, turn_id)["deliveries"][0]["error"] == "the 24 hours are over"
-    assert [record.message for record in caplog.records] == ["A reply was not delivered; its dead letter says why"]
+    said = [record.message for record in caplog.records if record.name.startswith("turntake")]
+    assert said == ["A reply was not delivered; its dead letter says why"]
     assert "24 hours" not in caplog.text
     post(client, report(turn_id, "failed", error="again"), report(turn_id, "delivered"))
     assert len(client.get("/v1/dead-letters").json()["deadLetters"]) == 1
