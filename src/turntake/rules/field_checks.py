@@ -5,7 +5,7 @@ msgspec checks what it decodes, and nothing that is built in Python: `Rules(sile
 later, in a store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -20,6 +20,16 @@ def check_fields(struct: msgspec.Struct) -> None:
         value = getattr(struct, name)
         if not _fits(value, kind):
             raise ValueError(f"{name} = {value!r}: expected {allowed(name, kind)}.")
+
+
+def check_values(kind: type[msgspec.Struct], values: Mapping[str, Any]) -> None:
+    """The same for values of some fields, by name. Raises ValueError for a name that is no field, too."""
+    kinds = dict(_fields(kind))
+    for name, value in values.items():
+        if name not in kinds:
+            raise ValueError(f"{name}: there is no such field; there are: {', '.join(kinds)}.")
+        if not _fits(value, kinds[name]):
+            raise ValueError(f"{name} = {value!r}: expected {allowed(name, kinds[name])}.")
 
 
 def allowed(name: str, kind: Any) -> str:

@@ -1,0 +1,165 @@
+"""Rules in scopes: which value counts for a conversation, and who said so.
+
+How this works: a scope is what rules can be set for, such as the tenant acme, and a layer is what is set for it. A
+layer names only the rules that it overrides. For a conversation the layers that apply are put on top of each other, the
+most specific last:
+
+    default < platform < tenant < agent < conversation
+
+Each rule has the value of the last layer that names it. A layer may start from a preset, which names what that preset
+sets; what the layer says itself counts more. Layers come from the settings and, live, from the API: of two for the same
+thing the live one counts more.
+
+A book is all layers at one moment. What it says for a conversation depends on no more than which of its layers apply,
+so it is worked out once for each combination that occurs.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+
+from turntake.rules.field_checks import check_values
+from turntake.rules.key import ConversationKey
+from turntake.rules.rules import PRESETS, Rules
+
+ScopeKind = Literal["default", "platform", "tenant", "agent", "conversation"]
+SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
+Source = Literal["settings", "live"]
+
+
+class RuleScope(NamedTuple):
+    """What rules can be set for: `("tenant", "acme")`, or for all, which has no id."""
+
+    kind: ScopeKind
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}" if self.id else self.kind
+
+
+DEFAULT = RuleScope("default")
+RESTRICTED = ("silence_ms", "window_ms", "max_wait_ms", "min_messages", "max_messages")
+"""The rules of which one value can make another impossible."""
+MOST_KNOWN = 10_000
+"""Combinations of layers that are remembered: more than occur, unless thousands have rules of their own."""
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """What one scope overrides: the values of `preset`, if one is named, then `values`. Raises ValueError."""
+
+    values: dict[str, Any] = {}
+    preset: str = ""
+
+    def __post_init__(self) -> None:
+        if self.preset and self.preset not in PRESETS:
+            raise ValueError(f'There is no preset "{self.preset}"; there are: {", ".join(sorted(PRESETS))}.')
+        check_values(Rules, self.values)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Every rule that this layer overrides, with its value."""
+        return {**_PRESET_VALUES[self.preset], **self.values} if self.preset else self.values
+
+
+class Origin(NamedTuple):
+    """A rule's value, and the layer that says so."""
+
+    value: Any
+    scope: RuleScope
+    source: Source | None
+    """None if nobody set it: then it is the default that comes with turntake."""
+
+
+Layers = Mapping[RuleScope, Layer]
+
+
+class RuleBook:
+    """All layers at one moment. Raises ValueError if two of them contradict each other where they meet."""
+
+    def __init__(self, settings: Layers | None = None, live: Layers | None = None) -> None:
+        self._sources: tuple[tuple[Source, Layers], ...] = (("settings", settings or {}), ("live", live or {}))
+        self._scopes = frozenset(scope for _, layers in self._sources for scope in layers)
+        self._kinds = tuple(kind for kind in SCOPE_KINDS if any(scope.kind == kind for scope in self._scopes))
+        self._known: dict[tuple[RuleScope, ...], Rules] = {}
+        for scopes in self._meetings():
+            self._made(scopes)
+
+    def rules_for(self, key: ConversationKey, agent: str = "") -> Rules:
+        """What a conversation lives by."""
+        return self._rules(self._scopes_of(key, agent))
+
+    def explain(self, key: ConversationKey, agent: str = "") -> dict[str, Origin]:
+        """The same, rule by rule, and where each value comes from."""
+        return self._origins(self._scopes_of(key, agent))
+
+    def _scopes_of(self, key: ConversationKey, agent: str) -> tuple[RuleScope, ...]:
+        """The scopes that apply and have a layer, the most specific last."""
+        if not self._scopes:
+            return ()
+        ids = {"default": "", "platform": key.channel, "tenant": key.tenant, "agent": agent}
+        scopes = (RuleScope(kind, str(key) if kind == "conversation" else ids[kind]) for kind in self._kinds)
+        return tuple(scope for scope in scopes if scope in self._scopes)
+
+    def _rules(self, scopes: tuple[RuleScope, ...]) -> Rules:
+        rules = self._known.get(scopes)
+        if rules is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            rules = self._known[scopes] = self._made(scopes)
+        return rules
+
+    def _made(self, scopes: tuple[RuleScope, ...]) -> Rules:
+        values = {name: origin.value for name, origin in self._origins(scopes).items()}
+        try:
+            return Rules(**values)
+        except ValueError as error:
+            where = " and ".join(f"[{scope}]" for scope in scopes)
+            raise ValueError(f"{error} So it would be for {where}.") from None
+
+    def _origins(self, scopes: Iterable[RuleScope]) -> dict[str, Origin]:
+        origins = {name: Origin(value, DEFAULT, None) for name, value in _DEFAULTS.items()}
+        for scope in scopes:
+            for source, layers in self._sources:
+                if scope in layers:
+                    named = layers[scope].named
+                    origins |= {name: Origin(value, scope, source) for name, value in named.items()}
+        return origins
+
+    def _meetings(self) -> Iterator[tuple[RuleScope, ...]]:
+        """Each scope by itself and each two that apply to some conversation, with the default below. What is impossible
+        is so because of two rules, which two layers name at most: no more of them need to be put together."""
+        default = tuple(scope for scope in self._scopes if scope == DEFAULT)
+        wide = self._restricting()
+        yield default
+        for scope in self._scopes - {DEFAULT}:
+            yield (*default, scope)
+        for first, second in combinations(wide, 2):
+            if first.kind != second.kind:
+                yield (*default, first, second)
+        for own in self._scopes:
+            if own.kind == "conversation":
+                key = ConversationKey.parse(own.id)
+                beside = {RuleScope("platform", key.channel), RuleScope("tenant", key.tenant)} & self._scopes
+                for scope in (*beside, *(scope for scope in wide if scope.kind == "agent")):
+                    yield (*default, scope, own)
+
+    def _restricting(self) -> list[RuleScope]:
+        """The platforms, tenants and agents whose layers can contradict others, in order; of those that say the same,
+        one: a thousand tenants with the same few rules are looked at as one."""
+        said: dict[Any, RuleScope] = {}
+        for scope in sorted(self._scopes, key=lambda scope: SCOPE_KINDS.index(scope.kind)):
+            if scope.kind not in ("default", "conversation"):
+                named = {name: origin.value for name, origin in self._origins([scope]).items() if origin.source}
+                restricting = tuple((name, named[name]) for name in RESTRICTED if name in named)
+                if restricting:
+                    said.setdefault((scope.kind, restricting), scope)
+        return list(said.values())
+
+
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}
+_PRESET_VALUES = {
+    name: {field: value for field, value in msgspec.structs.asdict(preset).items() if value != _DEFAULTS[field]}
+    for name, preset in PRESETS.items()
+}
