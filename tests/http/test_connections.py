@@ -171,8 +171,60 @@ async def test_a_body_may_be_larger_than_headers() -> None:
         head = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         whole = await guard.said(head % len(body) + body)
         parted = await guard.said(head % len(body), body[:2_000], body[2_000:])
+        reader, writer = await guard.opened(head % len(body) + body[:2_000])
+        await until_read(guard)
+        writer.write(body[2_000:])
+        begun = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        assert begun.startswith(b"HTTP/1.1 202 ")
         assert whole.startswith(b"HTTP/1.1 202 ")
         assert parted.startswith(b"HTTP/1.1 202 ")
+
+
+CHUNKED = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+MESSAGE = b'{"conversation": "ana", "id": "1", "text": "hi"}'
+CHUNKED_MESSAGE = CHUNKED + b"%x\r\n%s\r\n0\r\n" % (len(MESSAGE), MESSAGE)
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["in one piece", "in pieces"])
+async def test_what_follows_a_body_is_not_among_the_headers(pieces: int) -> None:
+    """A proxy that checks headers does not look there: neither a key nor anything else counts in a trailer."""
+    async with guarded() as guard:
+        trailer = b"X-Forwarded-For: 192.0.2.1\r\nConnection: close\r\n\r\n"
+        whole = CHUNKED_MESSAGE + trailer
+        cut = len(whole) if pieces == 1 else len(CHUNKED) + 10
+        reader, writer = await guard.opened(whole[:cut])
+        await until_read(guard)
+        writer.write(whole[cut:])
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 202 ")
+        writer.close()
+
+
+@pytest.mark.parametrize("trailer", [b"X-A: y\r\n" * 2_500, b"X-A: " + b"y" * 19_995], ids=["many", "one"])
+async def test_what_follows_a_body_is_bounded_as_headers_are(trailer: bytes) -> None:
+    async with guarded() as guard:
+        reader, writer = await guard.opened(CHUNKED_MESSAGE)
+        for piece in (trailer[:10_000], trailer[10_000:]):
+            await until_read(guard)
+            writer.write(piece)
+        assert await asyncio.wait_for(reader.read(), 20) == b""  # the request was on its way, and is not answered
+        writer.close()
+
+
+async def test_as_many_requests_as_a_client_may_need_wait_behind_the_first() -> None:
+    async with guarded() as guard:
+        reader, writer = await guard.opened(HEALTHY * 100)
+        for _ in range(100):
+            await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
+        writer.close()
+
+
+async def test_a_flood_of_requests_on_one_connection_ends_it() -> None:
+    """Each that waits takes a hundred times the memory of its bytes."""
+    async with guarded() as guard:
+        answer = await guard.said(HEALTHY * 1_000)
+        assert answer.count(b"HTTP/1.1 200 ") <= 100
+        assert await guard.is_alive()
 
 
 async def test_a_connection_too_many_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,6 +286,38 @@ def test_the_rest_of_a_refused_body_does_not_keep_the_connection() -> None:
     assert connection.timeout_keep_alive_task is timer
     connection.data_received(b" / HTTP/1.1\r\n")
     assert connection.timeout_keep_alive_task is None
+
+
+async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:
+    """However slow, whoever reads on is not."""
+    clock = VirtualClock()
+    transport = Mock(is_closing=Mock(return_value=False))
+    config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
+    connection = LimitedConnection(Limits(clock=clock), config=config, server_state=ServerState(), app_state={})
+    connection.connection_made(transport)
+    connection._limits.end(connection)
+    transport.get_write_buffer_size.return_value = 100_000
+    connection.pause_writing()
+    await clock.advance(29_000)
+    transport.get_write_buffer_size.return_value = 99_999
+    await clock.advance(30_999)
+    assert not transport.abort.called
+    await clock.advance(1)
+    assert transport.abort.called
+
+
+async def test_an_answer_that_is_read_in_the_end_keeps_its_connection() -> None:
+    clock = VirtualClock()
+    transport = Mock(is_closing=Mock(return_value=False), get_write_buffer_size=Mock(return_value=100_000))
+    config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
+    connection = LimitedConnection(Limits(clock=clock), config=config, server_state=ServerState(), app_state={})
+    connection.connection_made(transport)
+    connection._limits.end(connection)
+    connection.pause_writing()
+    await clock.advance(29_000)
+    connection.resume_writing()
+    await clock.advance(60_000)
+    assert not transport.abort.called
 
 
 @contextmanager
