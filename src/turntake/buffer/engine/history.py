@@ -4,7 +4,8 @@ Nothing a reader needs is removed by anything but `forget`, so several reads one
 """
 
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, Backend, Messages, TurnRow
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import PAGE, Backend, Messages
 from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey

@@ -18,6 +18,7 @@ from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
 from turntake.buffer.engine.jobs import Backlog, Call, SingleCall
+from turntake.buffer.engine.lookout import LoneLookout, Lookout
 from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
 from turntake.buffer.open import Clocked
@@ -50,6 +51,7 @@ class CasStore(Store, Clocked):
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
+        self._lookout: Lookout = self.backend.lookout or LoneLookout(self.backend.next_due)
         self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
@@ -138,7 +140,7 @@ class CasStore(Store, Clocked):
         """Whoever cannot be told who else lives takes care of everything itself, after a while."""
         now = self.clock.now()
         try:
-            self._take_place(place_of(worker, await self.backend.living(worker, now)))
+            self._take_place(place_of(worker, await self._lookout.join(worker, now)))
             self._joined_at = now
         except StoreUnavailable:
             if now - self._joined_at > LIVING_MS:
@@ -146,10 +148,10 @@ class CasStore(Store, Clocked):
             raise
 
     async def leave(self, worker: str) -> None:
-        await self.backend.leave(worker)
+        await self._lookout.leave(worker)
 
     async def next_look(self) -> int | None:
-        return await self.backend.next_look(self.clock.now())
+        return await self._lookout.next_look(self.clock.now())
 
     def wake_at(self, key: ConversationKey, due_at: int) -> int:
         """Whoever watches it may not have been told: what was set here is looked after from here, a moment later."""
@@ -165,13 +167,13 @@ class CasStore(Store, Clocked):
             for due_at in (hint.due_at, *hint.later):
                 woken_at = wake_at(self._place, hint.shard, self.backend.shards, due_at)
                 if woken_at is not None:
-                    self.backend.expect(hint.shard, due_at)
+                    self._lookout.expect(hint.shard, due_at)
                     wakes.append(woken_at)
             yield Hint(min(wakes), hint.interrupted)
 
     def _take_place(self, place: Place) -> None:
         self._place = place
-        self.backend.take_place(place)
+        self._lookout.take_place(place)
 
     async def end_letter(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:
         """Ends a dead letter; None if there is none. Whoever ends one writes its conversation, so the version tells
@@ -196,7 +198,7 @@ class CasStore(Store, Clocked):
         raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def reset_clock(self) -> int:
-        at, noted_at = await self.backend.times()
+        at, noted_at = await self.backend.noted_time.read()
         ahead_ms = noted_at - at
         if ahead_ms <= 0:
             return 0
@@ -206,7 +208,7 @@ class CasStore(Store, Clocked):
             after = waiting[-1]
             keys = [ConversationKey.parse(cursor.key) for cursor in waiting]
             await asyncio.gather(*(self._submit(key, lambda draft: draft.set_back(ahead_ms)) for key in keys))
-        await self.backend.note_time(at)
+        await self.backend.noted_time.set(at)
         return ahead_ms
 
     async def _waiting(self, after: Cursor | None) -> list[Cursor]:

@@ -20,8 +20,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from turntake.buffer.engine.backend import Backend, NoHints
+from turntake.buffer.engine.backend import Backend
 from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.hints import NoHints
 from turntake.buffer.engine.jobs import Backlog, Call, Job, divided, interruptions
 from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.store import HORIZON_MS, Hint
@@ -155,7 +156,7 @@ class WriteQueue:
                 unknown.append(job)
             else:
                 job.row = row
-        if unknown and (self._backend.loads_first or self._rows.is_reading_first):
+        if unknown and self._rows.is_reading_first:
             # One row that nobody can read fails the call. All are taken for new then, and the swap refuses one by one.
             with suppress(Exception):
                 for job, row in zip(unknown, await self._backend.load([job.key for job in unknown]), strict=True):

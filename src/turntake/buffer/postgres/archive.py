@@ -3,7 +3,7 @@
 from typing import Any
 
 from turntake.buffer.cursor import LATEST, Cursor
-from turntake.buffer.engine.backend import Archive, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool

@@ -10,7 +10,7 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel
 from turntake.buffer.postgres.index_start import IndexStart
 from turntake.buffer.postgres.pool import Pool, direct, reason
 from turntake.buffer.postgres.swap import hint_text

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from turntake.buffer.codec import decode_closed, decode_conversation, read_message
-from turntake.buffer.engine.backend import Messages, TurnRow
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import Messages
 from turntake.buffer.engine.draft import Row
 from turntake.rules.key import ConversationKey
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, Archive, Messages, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of

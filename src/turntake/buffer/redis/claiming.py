@@ -26,7 +26,7 @@ from turntake.buffer.engine.backend import UNREADABLE_MS, Due, Offer
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.offer_size import OFFER_BYTES, OfferSize
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.lookout import Lookout
+from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.nodes import WRITE_PATIENCE_MS, Nodes
 from turntake.buffer.redis.repair import Repair
 from turntake.buffer.redis.rows import Rows, messages_of, row_of
@@ -50,7 +50,7 @@ class Claiming:
     """What every offer of a process needs."""
 
     def __init__(
-        self, commands: Client, rows: Rows, repair: Repair, swapper: Swapper, lookout: Lookout, nodes: Nodes
+        self, commands: Client, rows: Rows, repair: Repair, swapper: Swapper, lookout: RedisLookout, nodes: Nodes
     ) -> None:
         self.commands = commands
         self.rows = rows

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel
 from turntake.buffer.redis.swap import encode_hint
 from turntake.buffer.redis.url import UNREACHABLE, Client, unavailable_on_error
 from turntake.buffer.store import Hint

@@ -13,12 +13,13 @@ from functools import partial
 
 from redis.asyncio import RedisCluster
 
+from turntake.buffer.engine.lookout import Lookout
 from turntake.buffer.redis.nodes import PATIENCE_MS, Nodes
 from turntake.buffer.redis.scripts import grouped
 from turntake.buffer.redis.shards import Shards
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.buffer.store import HORIZON_MS
-from turntake.rules.watch import ALONE, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
+from turntake.rules.watch import ALONE, LIVING_MS, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
 
 NEVER = 2**62
 IDLE = float("inf")
@@ -28,17 +29,33 @@ Entry = tuple[float, bytes]
 """A deadline and the key of its conversation."""
 
 
-class Lookout:
-    """One for each process. What it knows of a shard is when to look there next."""
+class RedisLookout(Lookout):
+    """One for each process. What it knows of a shard is when to look there next. Who lives is a sorted set."""
 
-    def __init__(self, commands: Client, shards: Shards, nodes: Nodes) -> None:
+    def __init__(self, client: Client, commands: Client, prefix: str, shards: Shards, nodes: Nodes) -> None:
+        self._client = client
         self._commands = commands
+        self._workers = f"{prefix}:workers"
+        self._has_joined = False
         self._shards = shards
         self._nodes = nodes
         self._place: Place | None = None
         self._watched: frozenset[int] = frozenset(range(len(shards)))
         self._look_at = [0] * len(shards)
         self._looked_at = [-HORIZON_MS] * len(shards)
+
+    async def join(self, worker: str, now: int) -> list[str]:
+        with unavailable_on_error():
+            if not self._has_joined:
+                await self._client.zremrangebyscore(self._workers, "-inf", now - LIVING_MS)
+            self._has_joined = True
+            await self._client.zadd(self._workers, {worker: now})
+            members = await self._client.zrange(self._workers, now - LIVING_MS, "+inf", byscore=True)
+        return [member.decode() for member in members]
+
+    async def leave(self, worker: str) -> None:
+        with unavailable_on_error():
+            await self._client.zrem(self._workers, worker)
 
     def take_place(self, place: Place) -> None:
         """From here on this process shares the deadlines with others.
@@ -54,10 +71,10 @@ class Lookout:
         else:
             self._watched = watched
 
-    def note(self, number: int, due_at: int | None) -> None:
-        """A deadline was set in a shard."""
+    def expect(self, shard: int, due_at: int | None) -> None:
+        """A deadline was set in a shard, here or elsewhere."""
         if due_at is not None:
-            self._look_at[number] = min(self._look_at[number], self._claimable_at(number, due_at))
+            self._look_at[shard] = min(self._look_at[shard], self._claimable_at(shard, due_at))
 
     async def next_due(self) -> int | None:
         """The earliest deadline of all."""

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from turntake.buffer.codec import decode_closed, decode_conversation, read_message
-from turntake.buffer.engine.backend import PAGE, Messages, TurnRow
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.engine.offer_size import OFFER_BYTES
 from turntake.buffer.redis.keys import Shard

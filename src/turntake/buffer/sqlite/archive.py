@@ -12,7 +12,7 @@ import apsw
 
 from turntake.buffer.codec import decode_closed, decode_conversation
 from turntake.buffer.cursor import LATEST, Cursor
-from turntake.buffer.engine.backend import Archive, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error

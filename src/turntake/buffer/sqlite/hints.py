@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel
 from turntake.buffer.sqlite.file import PRIVATE
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock

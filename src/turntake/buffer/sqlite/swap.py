@@ -15,12 +15,11 @@ import apsw
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
+from turntake.buffer.engine.noted_time import NOTED_EVERY_MS
 from turntake.buffer.sqlite.queries import SQL, one, run
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed
 
-# Often enough that a clock set back by more than this is noticed at the next start, seldom enough to cost nothing.
-CLOCK_NOTED_MS = 1_000
 # Row numbers take about 100 bytes each; all are dropped at once when there are so many, since they are soon read again.
 NUMBERS_REMEMBERED = 50_000
 
@@ -50,7 +49,7 @@ class Swap:
     def run(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
         """One refusal or None for each draft in order; a draft is written whole or not at all."""
         now = drafts[0].now
-        if now >= self._noted_at + CLOCK_NOTED_MS:
+        if now >= self._noted_at + NOTED_EVERY_MS:
             self._noted_at = now
             run(self._connection, "note_clock", now)
         if len(drafts) == 1 and self._takes_one(drafts[0]):
