@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from turntake.errors import Problem
+from turntake.rules.message_limits import DEPTH
 
 _COLONS = re.compile(rb'"[ \t\r\n]*:')
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[dict[str, msgspec.Raw]])
@@ -28,8 +29,14 @@ class FieldNames:
         found = _objects.decode(body)
         different = len(found) if isinstance(found, dict) else sum(map(len, found))
         if different != len(_COLONS.findall(body)):
+            self._read_again(body)
+
+    def _read_again(self, body: bytes) -> None:
+        try:
             # Numbers are not needed, and huge ones would be slow to read or refused.
             json.loads(body, object_pairs_hook=self._check, parse_int=str, parse_float=str)
+        except RecursionError:
+            raise Problem(400, f"The JSON is nested too deeply; at most {DEPTH} levels are read.") from None
 
     def _check(self, pairs: list[tuple[str, Any]]) -> None:
         seen: set[str] = set()
