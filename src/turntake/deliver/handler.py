@@ -16,7 +16,7 @@ from turntake.errors import GiveUp
 
 Handler = Callable[[Turn], Any]
 _DEFAULTS = HandlerOptions()
-# By these the event loop and its owner end a handler. Whatever else a handler raises, such as sys.exit or the panic of a
+# By these the event loop and its owner end a handler. Whatever else it raises, such as sys.exit or the panic of a
 # library in Rust, is its own failure, and must not end the process and the other turns.
 OURS = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
