@@ -91,6 +91,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `waits` is how often the agent, or since the answer is final the platform, was away.
     `reports` are the latest that platforms made of its replies, one for each place at most.
     `size` is how many bytes its messages have, as they are stored.
+    `resent` are the platform's ids of replies that failed and were then sent again out of the dead letters.
     """
 
     id: str
@@ -115,6 +116,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: int = 0
     reports: tuple[ReplyReport, ...] = ()
     size: int = 0
+    resent: tuple[str, ...] = ()
 
     @property
     def undelivered(self) -> tuple[ReplyReport, ...]:

@@ -48,6 +48,7 @@ from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules
 
 DECISIONS_KEPT = 100
+RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
 PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
 WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
 NOT_DELIVERED = "not delivered"
@@ -231,7 +232,10 @@ def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation
     """
     assert letter.turn is not None, "only a turn has an answer"
     reports = tuple(report for report in letter.turn.reports if report.status != "failed")
-    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True, reports=reports)
+    failed_ids = (report.message_id for report in letter.turn.undelivered if report.message_id)
+    resent = (*letter.turn.resent, *failed_ids)[-RESENT_KEPT:]
+    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True)
+    untried = replace(untried, reports=reports, resent=resent)
     again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
     return _next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
 
@@ -296,7 +300,8 @@ def set_back(conversation: Conversation, by_ms: int) -> Conversation:
 def _with_report(turn: SealedTurn, report: ReplyReport) -> SealedTurn | None:
     """Reports come late, twice and in any order, so that one may say less than is known: then None."""
     known = next((each for each in turn.reports if each.index == report.index), None)
-    is_news = known is None or _is_newer(report, known)
+    is_old = report.status == "failed" and report.message_id in turn.resent
+    is_news = not is_old and (known is None or _is_newer(report, known))
     if not is_news or not 0 <= report.index < len(turn.progress.replies):
         return None
     others = (each for each in turn.reports if each.index != report.index)

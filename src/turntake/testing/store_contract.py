@@ -685,11 +685,15 @@ class StoreContract:
         assert await store.letters.retry(claim.turn.id) is not None
         again = await take(store)
         assert (again.turn.id, again.turn.progress) == (claim.turn.id, Progress(("one", "two"), 1, True))
+        assert await store.letters.report(claim.turn.id, failed, lambda key: True) is None, "that was the first try"
         assert await store.settle(again, Answered())
         record = await store.history.turn(claim.turn.id)
         assert record is not None
         assert record.status == "answered"
+        assert await store.letters.report(claim.turn.id, failed, lambda key: True) is None
         assert (await store.letters.list(10)).items == ()
+        newer = replace(failed, message_id="wamid.3")
+        assert await store.letters.report(claim.turn.id, newer, lambda key: True) == claim.key
 
     async def test_a_complete_answer_out_of_the_letters_waits_for_the_turn_under_way(self, store: Store) -> None:
         """Two of them, in the order in which they were retried, and none of them is lost or overtaken by what waits."""
