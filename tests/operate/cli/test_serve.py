@@ -141,6 +141,7 @@ def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
 def test_api_keys_are_asked_for(tmp_path: Path) -> None:
     with served(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME}, key=SESAME) as server:
         assert server.url.startswith("http://127.0.0.1:")
+        assert [line["host"] for line in server.log if "host" in line] == ["0.0.0.0"]
         assert server.client.get("/v1/conversations")["conversations"] == []
         said = run("conversations", "--url", server.url, folder=tmp_path)
         assert "asks for an API key: give it with --key" in said.stderr
@@ -214,12 +215,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     )
 
 
-def banner(folder: Path, *flags: str) -> str:
+def banner(folder: Path, *flags: str, env: dict[str, str] | None = None) -> str:
     """What `turntake serve` says at a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("serve", "--port", "0", *flags), cwd=folder, env=environment(), stdout=theirs, stderr=subprocess.DEVNULL
-    )
+    serve = command("serve", "--port", "0", *flags)
+    process = subprocess.Popen(serve, cwd=folder, env=environment(env), stdout=theirs, stderr=subprocess.DEVNULL)
     with process, os.fdopen(ours, errors="replace") as terminal:
         os.close(theirs)
         lines: list[str] = []
@@ -238,6 +238,12 @@ def test_banner_at_a_terminal(tmp_path: Path) -> None:
     assert "role   all: accepts messages and works on turns" in said
     assert "turntake send --follow " in said
     assert "curl http://127.0.0.1:" in said
+
+
+def test_the_banner_says_that_others_reach_it(tmp_path: Path) -> None:
+    said = banner(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME})
+    assert "host   0.0.0.0, which is every address of this machine" in said
+    assert "is listening on http://127.0.0.1:" in said
 
 
 def test_a_first_start_is_quiet(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def list_(
 
 def _row(letter: dict[str, Any], clock: SystemClock) -> tuple[object, ...]:
     when = since(letter["at"], clock)
-    return letter["id"], when, letter["conversationKey"], letter["messageCount"], short(letter["reason"], TEXT_WIDTH)
+    why = ": ".join(filter(None, (letter["reason"], letter["error"])))
+    return letter["id"], when, letter["conversationKey"], letter["messageCount"], short(why, TEXT_WIDTH)
 
 
 @app.command(help_epilogue="")

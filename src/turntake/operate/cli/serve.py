@@ -38,7 +38,7 @@ Examples:
     TURNTAKE_API_KEYS=$(openssl rand -hex 32) turntake serve --host 0.0.0.0
 
 Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
-`turntake doctor` lists them all, `turntake init` writes the file.
+`turntake doctor --all` lists them, `turntake init` writes the file.
 """,
 )
 
