@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from harness.servers import Served, serving, talking
 from turntake import Rules, TurnTake
 from turntake.errors import Problem
+from turntake.http import limits
 from turntake.http.limits import DRAIN_FACTOR, BodyLimit
 from turntake.testing.clock import VirtualClock
 
@@ -173,3 +174,45 @@ async def test_a_server_that_stops_while_a_body_is_late_is_not_answered() -> Non
     await clock.advance(50)
     with pytest.raises(asyncio.CancelledError):
         await request
+
+
+async def test_bodies_that_arrive_at_once_take_so_much_together(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger could have thousands of large ones on their way. Small ones are read all the same."""
+    monkeypatch.setattr(limits, "MOST_ARRIVING_BYTES", 300_000)
+    taken: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        taken.append(len((await receive())["body"]))
+
+    async def send(message: Message) -> None: ...
+
+    guard = BodyLimit(app, VirtualClock())
+
+    def request(size: int) -> tuple[asyncio.Event, asyncio.Task[None]]:
+        ended = asyncio.Event()
+        pieces = [b"x" * (size - 1), b"x"]
+
+        async def receive() -> Message:
+            if len(pieces) < 2:
+                await ended.wait()
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+        scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+        return ended, asyncio.create_task(guard(scope, receive, send))
+
+    first, one = request(200_000)
+    _, refused = request(200_000)
+    small, other = request(60_000)
+    with pytest.raises(Problem, match="Too many large bodies") as raised:
+        await refused
+    assert raised.value.status == 503
+    assert [record.message for record in caplog.records] == ["Too many large bodies arrive at once"]
+    small.set()
+    first.set()
+    await asyncio.gather(one, other)
+    last, again = request(200_000)
+    last.set()
+    await again
+    assert sorted(taken) == [60_000, 200_000, 200_000]
