@@ -3,7 +3,7 @@
 How this works: append, touch, extend, save and settle concern one conversation each. They go to the write queue of its
 shard, which decides them on a `Draft` and has the backend swap the row. A claim starts from the backend's index of
 deadlines instead: the backend offers due conversations and keeps them from others for a moment, each is decided on a
-draft, and the offer takes those drafts. Ending a dead letter reads the letter and its conversation, and swaps.
+draft, and the offer takes those drafts. Dead letters start from the row of a turn, and have a file of their own.
 """
 
 import asyncio
@@ -16,19 +16,20 @@ from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.history import CasHistory, snapshot
 from turntake.buffer.engine.jobs import Backlog, Call, SingleCall
+from turntake.buffer.engine.letters import CasLetters
 from turntake.buffer.engine.lookout import LoneLookout, Lookout
 from turntake.buffer.engine.row_cache import RowCache
-from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.open import Clocked
-from turntake.buffer.store import HORIZON_MS, Hint, Letters, Page, Store
+from turntake.buffer.store import HORIZON_MS, Hint, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Closed, Conversation, Lease, Progress, ReplyReport, Retry, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, letter_of
+from turntake.rules.message import as_said, in_order
+from turntake.rules.records import Append, Appended, Claim, Snapshot
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import is_same
 from turntake.rules.watch import ALONE, LIVING_MS, Place, may_claim_at, place_of, wake_at
@@ -55,7 +56,7 @@ class CasStore(Store, Clocked):
         self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
-        self.letters = CasLetters(self)
+        self.letters = CasLetters(self.backend, self.clock, self._queue)
         return self
 
     async def __aexit__(
@@ -175,28 +176,6 @@ class CasStore(Store, Clocked):
         self._place = place
         self._lookout.take_place(place)
 
-    async def end_letter(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:
-        """Ends a dead letter; None if there is none. Whoever ends one writes its conversation, so the version tells
-        whether somebody else did so between reading the letter and writing."""
-        for _ in range(ROUNDS):
-            letter = await self.backend.archive.turn(letter_id)
-            if letter is None:
-                return None
-            (row,) = await self.backend.load([letter.key])
-            # Read again, now after the row: a letter that somebody ended before the row was read is none any more.
-            letter = await self.backend.archive.turn(letter_id)
-            if letter is None or letter.closed is None or not letter.is_letter:
-                return None
-            draft = Draft(letter.key, row, self.clock.now())
-            messages = await messages_of(self.backend, letter)
-            answer = change(draft, letter.closed, tuple(messages.values()))
-            draft.encode()
-            (refusal,) = await self.backend.swap(self.backend.shard_of(letter.key), [draft], Hint(draft.now))
-            if refusal is None:
-                self._queue(letter.key).remember(draft)
-                return answer
-        raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
-
     async def reset_clock(self) -> int:
         at, noted_at = await self.backend.noted_time.read()
         ahead_ms = noted_at - at
@@ -215,29 +194,6 @@ class CasStore(Store, Clocked):
         """Some of the conversations with a deadline, the earliest first."""
         listed = await self.backend.archive.conversations(after, PAGE)
         return [cursor for cursor, _ in listed if cursor.due_at is not None]
-
-    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
-        for _ in range(ROUNDS):
-            turn = await self.backend.archive.turn(turn_id)
-            if turn is None or not is_ours(turn.key):
-                return None
-            key = turn.key
-            if turn.closed is None and await self._submit(key, lambda draft: draft.report(turn_id, report)):
-                return key
-            (row,) = await self.backend.load([key])
-            # Read after the row, as letters are: whoever closes a turn or ends a letter writes the conversation.
-            turn = await self.backend.archive.turn(turn_id)
-            if turn is None or turn.closed is None or (turn.closed.is_letter and not turn.is_letter):
-                return None
-            draft = Draft(key, row, self.clock.now())
-            if not draft.report_closed(turn.closed, report):
-                return None
-            draft.encode()
-            (refusal,) = await self.backend.swap(self.backend.shard_of(key), [draft], None)
-            if refusal is None:
-                self._queue(key).remember(draft)
-                return key
-        raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages are away is handed back, and costs nobody else's."""
@@ -295,36 +251,3 @@ class _AppendCall(Call[list[Appended]]):
 
 def _extension(claim: Claim, lease_ms: int, lease: Lease | None) -> Callable[[Draft], bool]:
     return lambda draft: draft.extend(claim, lease_ms, lease)
-
-
-class CasLetters(Letters):
-    """The turns that ended as dead letters."""
-
-    def __init__(self, store: CasStore) -> None:
-        self._store = store
-        self._backend = store.backend
-
-    async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
-        at, _, letter_id = cursor.partition("-")
-        rows = await self._backend.archive.letters(limit + 1, (int(at), letter_id) if cursor else None)
-        letters = tuple(letter_of(row.key, row.closed) for row in rows[:limit] if row.closed)
-        return Page(letters, f"{letters[-1].at}-{letters[-1].id}" if len(rows) > limit else "")
-
-    async def get(self, letter_id: str) -> Letter | None:
-        row = await self._backend.archive.turn(letter_id)
-        if row is None or row.closed is None or not row.is_letter:
-            return None
-        return letter_of(row.key, row.closed, await shown_of(self._backend, row))
-
-    async def retry(self, letter_id: str) -> Conversation | None:
-        return await self._store.end_letter(letter_id, Draft.retry_letter)
-
-    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
-        return await self._store.report(turn_id, report, is_ours)
-
-    async def discard(self, letter_id: str) -> bool:
-        return bool(await self._store.end_letter(letter_id, Draft.discard_letter))
-
-    async def discard_older(self, before: int) -> int:
-        rows = await self._backend.archive.letters(FORGOTTEN_AT_ONCE, (before, ""))
-        return sum([await self.discard(row.id) for row in rows])
