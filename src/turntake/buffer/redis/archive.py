@@ -10,13 +10,11 @@ from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, shard_hash_of
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.rules.key import ConversationKey
-
-NEVER = float("inf")
 
 
 class RedisArchive(Archive):
@@ -56,12 +54,12 @@ class RedisArchive(Archive):
         return sorted(rows, key=_letter_order, reverse=True)
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
-        start = None if after is None else (NEVER if after.due_at is None else float(after.due_at), after.key)
+        start = None if after is None else (IDLE if after.due_at is None else float(after.due_at), after.key)
         with unavailable_on_error():
             entries = await self._rows.shards.first_of_all(
                 limit, lambda shard, count: page(self._client, shard.due, count, start)
             )
-        cursors = [Cursor(None if score == NEVER else int(score), key) for _, (score, key) in entries]
+        cursors = [Cursor(None if score == IDLE else int(score), key) for _, (score, key) in entries]
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
 

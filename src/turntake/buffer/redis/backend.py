@@ -1,7 +1,7 @@
 """The backend on Redis or Valkey: rows are hashes, a shard has one index of deadlines, and scripts compare and swap."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Self
 
@@ -67,33 +67,38 @@ class RedisBackend(Backend):
         channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         self.hints: RedisHints = RedisHints(self._client, channel, self._clock)
         self._swapper = Swapper(self._client, self._commands, self._options, channel, self._clock)
-        self._nodes: Nodes | None = None
+        self._closing = AsyncExitStack()
+        self._closing.push_async_callback(self._hang_up)
         self._primary = PrimaryWatch(self._client, self._clock)
         self._primary.open()
+        self._closing.callback(self._primary.close)
         try:
             with unavailable_on_error():
                 await refuse_unsafe(self._client)
                 self.shards = await self._known_shards()
-                self._rows = Rows(self._client, self._commands, Shards(self._options.prefix, self.shards))
-                self._repair = Repair(self._rows, self._options.prefix)
-                self.archive = RedisArchive(self._rows)
-                self._nodes = Nodes(self._client, self._rows.shards)
-                self.noted_time = RedisNotedTime(self._client, self._rows.shards, self._nodes)
-                self.lookout: RedisLookout = RedisLookout(
-                    self._client, self._commands, self._options.prefix, self._rows.shards, self._nodes
-                )
-                self._claiming = Claiming(
-                    self._commands, self._rows, self._repair, self._swapper, self.lookout, self._nodes
-                )
+                self._divide(Shards(self._options.prefix, self.shards))
                 await self._set_clock()
         except BaseException:
             await self.close()
             raise
 
+    def _divide(self, shards: Shards) -> None:
+        """What can be made only once the number of shards is known."""
+        self._rows = Rows(self._client, self._commands, shards)
+        self._repair = Repair(self._rows, self._options.prefix)
+        self._nodes = Nodes(self._client, shards)
+        self._closing.callback(self._nodes.close)
+        self.archive = RedisArchive(self._rows)
+        self.noted_time = RedisNotedTime(self._client, shards, self._nodes)
+        self.lookout: RedisLookout = RedisLookout(
+            self._client, self._commands, self._options.prefix, shards, self._nodes
+        )
+        self._claiming = Claiming(self._commands, self._rows, self._repair, self._swapper, self.lookout, self._nodes)
+
     async def close(self) -> None:
-        if self._nodes is not None:
-            self._nodes.close()
-        self._primary.close()
+        await self._closing.aclose()
+
+    async def _hang_up(self) -> None:
         await hang_up(self._client)
         for connection in list(self._connections):
             await connection.disconnect(nowait=True)
@@ -113,7 +118,7 @@ class RedisBackend(Backend):
                 # Before the write: a look that is under way meanwhile may not see it.
                 self.lookout.expect(shard, draft.conversation.due_at)
         swap = partial(self._swapper.swap, self._rows.shards[shard], drafts, hint, self._options.wait)
-        return await self._claiming.nodes.unless_away(shard, swap)
+        return await self._nodes.unless_away(shard, swap)
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator[RedisOffer]:
@@ -128,9 +133,9 @@ class RedisBackend(Backend):
         """A call without drafts changes nothing, tells the time, and is refused by a server that takes no writes. Nodes
         that are away keep nobody from the others."""
         shards = self._rows.shards
-        nodes = self._claiming.nodes.with_their_shards(range(len(shards)))
+        nodes = self._nodes.with_their_shards(range(len(shards)))
         asked = {name: partial(self._swapper.swap, shards[numbers[0]], []) for name, numbers in nodes.items()}
-        await self._claiming.nodes.ask(asked, WRITE_PATIENCE_MS)
+        await self._nodes.ask(asked, WRITE_PATIENCE_MS)
 
     async def rebuild(self) -> int:
         return await self._repair.run()
@@ -180,8 +185,8 @@ class RedisBackend(Backend):
         self._clock.follow(server_at)
         await self.probe()
         go_on_from(seen_at, self._clock)
-        nodes = self._claiming.nodes.with_their_shards(range(len(self._rows.shards)))
-        await self._claiming.nodes.ask({name: partial(self._forget_processes, own) for name, own in nodes.items()})
+        nodes = self._nodes.with_their_shards(range(len(self._rows.shards)))
+        await self._nodes.ask({name: partial(self._forget_processes, own) for name, own in nodes.items()})
 
     async def _forget_processes(self, numbers: Sequence[int]) -> None:
         """Every process leaves its latest calls behind; nobody repeats those of an hour ago."""

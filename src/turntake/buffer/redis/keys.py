@@ -21,6 +21,10 @@ turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l s
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.key import ConversationKey
 
+IDLE = float("inf")
+"""The score of a conversation without a deadline: idle ones stay in the index `due`, behind all others."""
+IDLE_WRITTEN = "+inf"
+"""The same as a script takes it."""
 MEMBER_DIGITS = 12  # up to a million million messages in one conversation
 
 

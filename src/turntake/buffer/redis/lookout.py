@@ -14,6 +14,7 @@ from functools import partial
 from redis.asyncio import RedisCluster
 
 from turntake.buffer.engine.lookout import Lookout
+from turntake.buffer.redis.keys import IDLE
 from turntake.buffer.redis.nodes import PATIENCE_MS, Nodes
 from turntake.buffer.redis.scripts import grouped
 from turntake.buffer.redis.shards import Shards
@@ -22,7 +23,6 @@ from turntake.buffer.store import HORIZON_MS
 from turntake.rules.watch import ALONE, LIVING_MS, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
 
 NEVER = 2**62
-IDLE = float("inf")
 DEEPEST = 100  # entries of one look: among as many, some are this worker's, unless it has hundreds beside it
 
 Entry = tuple[float, bytes]

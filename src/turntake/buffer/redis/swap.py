@@ -30,7 +30,7 @@ from redis.exceptions import OutOfMemoryError
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
-from turntake.buffer.redis.keys import Shard, member
+from turntake.buffer.redis.keys import IDLE_WRITTEN, Shard, member
 from turntake.buffer.redis.scripts import SWAP, SWAP_WHEN_FULL, grouped
 from turntake.buffer.redis.url import Client, RedisOptions, unavailable_on_error
 from turntake.buffer.store import Hint
@@ -41,9 +41,6 @@ log = logging.getLogger("turntake")
 
 BEHIND_MS = 1_000  # a draft travels for milliseconds; after a second its process was stopped, and its time is too old
 LONGEST_BEHIND_MS = 60_000  # a server may be that slow; beyond it, being refused again and again would not help it
-
-IDLE = "+inf"
-"""The score of a conversation without a deadline: idle ones stay in the index, behind all others."""
 
 ANY_TIME = -1  # for tests, whose clock is not the server's, and for a call that only asks
 RECEIVED_AT = struct.Struct(">q")
@@ -109,7 +106,7 @@ class SwapCall:
         key, conversation = str(draft.key), draft.conversation
         due, state = "", ""  # an unchanged draft is only compared
         if draft.is_changed:
-            due = IDLE if conversation.due_at is None else str(conversation.due_at)
+            due = IDLE_WRITTEN if conversation.due_at is None else str(conversation.due_at)
             state = f"{draft.version} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
