@@ -32,7 +32,7 @@ from turntake.rules.conversation import Answered, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
-from turntake.rules.retry import Company, before_attempt, company_of
+from turntake.rules.retry import AllowedCompany, before_attempt, company_of
 from turntake.rules.rules import Rules
 
 # A platform that keeps every place taken for seconds will not have one free at once.
@@ -92,7 +92,7 @@ class Attempt:
         self._shared = shared
         self._rules = ports.rules_for(claim.key)
         self._ended = before_attempt(claim.turn, self._rules, not claim.messages, claim.is_unreadable)
-        self.company: Company = company_of(claim.turn) if self._ended is None else "anybody"
+        self.company: AllowedCompany = company_of(claim.turn) if self._ended is None else "anybody"
         self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)
         self._control = HandlerControl(self.held, self._outbox)
 

@@ -34,7 +34,8 @@ ALONE_AFTER = 3
 # How many that lapsed twice run at a time: if one of them is to blame, no more than this have to be tried alone.
 FEW = 8
 
-Company = Literal["anybody", "few", "nobody"]
+AllowedCompany = Literal["anybody", "few", "nobody"]
+"""Beside whom a turn may be tried in one process."""
 
 
 class Setback(msgspec.Struct, frozen=True):
@@ -111,7 +112,7 @@ def before_attempt(
     return Dead(f"{verb} {turn.failures} times", turn.error)
 
 
-def company_of(turn: SealedTurn) -> Company:
+def company_of(turn: SealedTurn) -> AllowedCompany:
     """Beside whom a turn may be tried. When a process dies, all turns that it held lapse together, and one of them may
     be the cause. With each lapse they are tried in smaller company, until the one that is to blame dies alone."""
     if turn.lapses >= ALONE_AFTER:
