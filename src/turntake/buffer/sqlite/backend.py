@@ -24,6 +24,7 @@ from turntake.buffer.engine.noted_time import go_on_from
 from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
+from turntake.buffer.sqlite.checkpoints import Checkpoints
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.examine import examine
 from turntake.buffer.sqlite.file import log_of
@@ -56,9 +57,10 @@ class SqliteBackend(Backend):
         self.hints: SqliteHints = SqliteHints(self._path, clock)
 
     async def open(self) -> None:
-        self._writer, self._reader, self._lister = await self._connect()
+        self._writer, self._reader, self._lister, copier = await self._connect()
         self._turnstile = Turnstile(log_of(self._path))
-        self._commits = CommitThread(self._writer, self._turnstile)
+        self._checkpoints = Checkpoints(self._writer, copier)
+        self._commits = CommitThread(self._writer, self._turnstile, self._checkpoints)
         self._swap = Swap(self._writer)
         self.archive: SqliteArchive = SqliteArchive(self._reader, self._lister, self._writer, self._commits)
         self.noted_time = SqliteNotedTime(self._reader, self._writer, self._commits, self._clock)
@@ -68,6 +70,7 @@ class SqliteBackend(Backend):
     async def close(self) -> None:
         await self._commits.close()
         self._turnstile.close()
+        await asyncio.to_thread(self._checkpoints.close)
         self.archive.close()
         self._reader.close()
         await asyncio.to_thread(self._writer.close)

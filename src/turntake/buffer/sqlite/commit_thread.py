@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
+from turntake.buffer.sqlite.checkpoints import Checkpoints
 from turntake.buffer.sqlite.turnstile import Turnstile
 from turntake.clock import pause_thread
 from turntake.errors import StoreUnavailable
@@ -49,9 +50,10 @@ class _Waiting(NamedTuple):
 class CommitThread:
     """Runs operations on its connection, several per transaction."""
 
-    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, checkpoints: Checkpoints) -> None:
         self._connection = connection
         self._turnstile = turnstile
+        self._checkpoints = checkpoints
         self._waiting: deque[_Waiting] = deque()
         self._is_running = False
         self._is_closed = False
@@ -172,6 +174,7 @@ class CommitThread:
         except apsw.Error:
             self._roll_back()
             raise
+        self._checkpoints.after_commit()
 
     def _roll_back(self) -> None:
         """Undoes what a failed batch left. If even that fails now, it is tried again before the next batch."""

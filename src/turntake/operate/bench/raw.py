@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from turntake.buffer.sqlite.checkpoints import CHECKPOINT_PAGES
 from turntake.buffer.sqlite.schema import connect, migrate
 from turntake.operate.bench.load import stopwatch_ms
 
@@ -9,6 +10,7 @@ from turntake.operate.bench.load import stopwatch_ms
 def messages_per_second(path: Path, per_commit: int, for_ms: float) -> float:
     """Bare inserts of a message with its id index, `per_commit` to a durable transaction."""
     connection = connect(str(path))
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     migrate(connection)
     inserted, started = 0, stopwatch_ms()
     while stopwatch_ms() - started < for_ms:

@@ -1,0 +1,114 @@
+"""The log is copied beside the writes, and begins anew; no commit copies more than a small rest."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from turntake.buffer.sqlite import checkpoints
+from turntake.buffer.sqlite.checkpoints import Checkpoints
+from turntake.buffer.sqlite.schema import connect
+
+PAGES, REST = 60, 20
+
+
+class Log:
+    """A file that is written page by page, with its checkpoints."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.writer = connect(path)
+        self.writer.execute("CREATE TABLE pages (body BLOB)")
+        self.checkpoints = Checkpoints(self.writer, connect(path))
+
+    def write(self, pages: int) -> int:
+        """How many pages the log has now."""
+        with self.writer:
+            self.writer.executemany("INSERT INTO pages VALUES (zeroblob(?))", [(4_000,)] * pages)
+        self.checkpoints.after_commit()
+        return self.checkpoints._pages
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Meanwhile somebody reads what there is now."""
+        with closing(connect(self.path)) as reader, reader:
+            reader.execute("SELECT count(*) FROM pages").fetchall()
+            yield
+
+    def copied(self) -> None:
+        """Waits for the thread."""
+        assert self.checkpoints._copying is not None
+        self.checkpoints._copying.result(timeout=30)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", PAGES)
+    monkeypatch.setattr(checkpoints, "SMALL_REST", REST)
+    log = Log(str(tmp_path / "log.db"))
+    yield log
+    log.checkpoints.close()
+    log.writer.close()
+
+
+def test_a_long_log_is_copied_by_the_thread(log: Log) -> None:
+    assert log.write(PAGES) > PAGES
+    log.copied()
+    assert log.write(1) < REST
+
+
+def test_what_came_meanwhile_is_copied_by_the_next_commit(log: Log) -> None:
+    """Whoever reads an older state keeps the thread from copying what came after that."""
+    log.write(PAGES - 10)
+    with log.reading():
+        log.write(10)
+        log.copied()
+    copying = log.checkpoints._copying
+    assert log.write(1) > PAGES
+    assert log.checkpoints._copying is copying
+    assert log.write(1) < REST
+
+
+def test_a_commit_copies_no_more_than_a_small_rest(log: Log) -> None:
+    """What came while the thread copied goes to the thread again, if it is much."""
+    log.write(PAGES // 2)
+    with log.reading():
+        log.write(PAGES)
+        log.copied()
+    copying = log.checkpoints._copying
+    log.write(1)
+    assert log.checkpoints._copying is not copying
+    log.copied()
+    assert log.write(1) < REST
+
+
+def test_a_short_log_is_left_alone(log: Log) -> None:
+    log.write(PAGES // 2)
+    assert log.checkpoints._copying is None
+
+
+def test_a_log_that_grows_faster_than_it_is_copied_is_copied_by_its_writer(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LARGEST_LOG", 2 * PAGES)
+    log.write(2 * PAGES)
+    assert log.checkpoints._copying is None
+    assert log.write(1) < REST
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="files that are open are listed on Linux only")
+def test_what_a_savepoint_keeps_is_kept_in_memory(tmp_path: Path) -> None:
+    """A batch changes hundreds of pages after a savepoint; each would be written to a temporary file first."""
+    connection: apsw.Connection = connect(str(tmp_path / "savepoint.db"))
+    connection.execute("CREATE TABLE pages (body BLOB)")
+    connection.executemany("INSERT INTO pages VALUES (zeroblob(?))", [(4_000,)] * 100)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("SAVEPOINT swap")
+    files = len(os.listdir("/proc/self/fd"))
+    connection.execute("UPDATE pages SET body = randomblob(4000)")
+    assert len(os.listdir("/proc/self/fd")) == files
+    connection.execute("ROLLBACK")
+    connection.close()
