@@ -32,14 +32,10 @@ class Company:
         self._running = running
         self._clock = clock
         self._longest_ms = longest_ms
-        self._alone: Attempt | None = None
+        self.is_closed = False
+        """Whether a turn waits to be alone, or is: then nobody else may join."""
         self._alone_since = 0
         self._next_alone_at = 0
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether a turn waits to be alone, or is: then nobody else may join."""
-        return self._alone is not None
 
     def pause_ms(self, attempt: Attempt) -> int:
         """0 if it may join; else for how long to hand its turn back."""
@@ -50,15 +46,14 @@ class Company:
                 return NO_ROOM_MS if self.is_closed else max(0, self._next_alone_at - self._clock.now())
         return 0
 
-    def join(self, attempt: Attempt) -> None:
-        if attempt.company == "nobody":
-            self._alone, self._alone_since = attempt, self._clock.now()
+    def close(self) -> None:
+        """A turn begins that may have nobody beside it."""
+        self.is_closed, self._alone_since = True, self._clock.now()
 
-    def leave(self, attempt: Attempt) -> None:
-        if attempt is self._alone:
-            self._alone = None
-            now = self._clock.now()
-            self._next_alone_at = now + min(now - self._alone_since, LONGEST_BETWEEN_MS)
+    def open(self) -> None:
+        """It is over."""
+        now = self._clock.now()
+        self.is_closed, self._next_alone_at = False, now + min(now - self._alone_since, LONGEST_BETWEEN_MS)
 
     async def wait_until_alone(self, attempt: Attempt) -> None:
         """Returns once nothing else runs, which is noted with the turn; or after the longest time that others may take.

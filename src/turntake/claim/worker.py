@@ -15,6 +15,7 @@ from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
 from turntake.claim.breakers import Breakers
 from turntake.claim.company import Company
+from turntake.claim.handler_limits import HandlerLimits
 from turntake.claim.leases import LeaseKeeper
 from turntake.claim.options import WorkerOptions
 from turntake.claim.replying import SEND_GRACE_MS
@@ -53,8 +54,8 @@ class Worker:
         self._leases = LeaseKeeper(ports.store, self._running, options.lease_ms)
         self._company = Company(self._running, self._clock, options.handler_ms)
         self._watch = Watch(self._clock, lambda: self._free <= 0)
-        breakers, places = Breakers(ports.store, alarm.wake), SendingPlaces(self._clock)
-        self._shared = Shared(options, breakers, places, self._free_slot)
+        limits, breakers = HandlerLimits(self._clock, options.handler_ms), Breakers(ports.store, alarm.wake)
+        self._shared = Shared(options, limits, breakers, SendingPlaces(self._clock), self._free_slot)
         self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
@@ -82,6 +83,7 @@ class Worker:
             if calling := [task for attempt, task in unfinished.items() if attempt.is_calling]:
                 await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
             await asyncio.gather(*(self._let_go(attempt) for attempt in unfinished))
+        self._shared.limits.close()
         self._shared.breakers.close()
         self._extending.cancel()
 
@@ -192,7 +194,8 @@ class Worker:
         if claim.turn.attempt == 1:
             self._ports.observers.tell(Observer.due, claim)
         self._ports.observers.tell(Observer.claimed, claim)
-        self._company.join(attempt)
+        if attempt.company == "nobody":
+            self._company.close()
         self._latest[claim.key] = attempt
         self._running[attempt] = asyncio.create_task(self._run(attempt))
 
@@ -214,7 +217,8 @@ class Worker:
         finally:
             del self._running[attempt]
             self._sending -= attempt.is_sending
-            self._company.leave(attempt)
+            if attempt.company == "nobody":
+                self._company.open()
             if self._latest.get(claim.key) is attempt:
                 del self._latest[claim.key]
             self._alarm.wake()

@@ -51,6 +51,8 @@ class HandlerSink(Sink):
             result = await self._handler(turn)
         else:
             result = await _in_thread(self._handler, turn)
+        if type(result) is str:  # which most handlers return
+            return Answer(replies_of(result))
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, AsyncIterator):

@@ -40,9 +40,9 @@ class Model:
 
     def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
         due = sorted(
-            (conversation.due_at, str(key), key)
+            (due_at, str(key), key)
             for key, conversation in self.conversations.items()
-            if conversation.due_at is not None and conversation.due_at <= now
+            if (due_at := conversation.due_at) is not None and due_at <= now
         )
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
@@ -62,7 +62,7 @@ class Model:
         return True
 
     def next_due(self) -> int | None:
-        return min((c.due_at for c in self.conversations.values() if c.due_at is not None), default=None)
+        return min((at for c in self.conversations.values() if (at := c.due_at) is not None), default=None)
 
     def find(self, key: ConversationKey) -> Snapshot | None:
         conversation = self.conversations.get(key)

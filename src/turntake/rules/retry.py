@@ -30,7 +30,7 @@ LEAST_PAUSE_MS = 500
 UNREADABLE_ERROR = "A message of this turn is not stored as this release writes it; its bytes are kept as they are."
 
 # A deployment or a lack of memory kills a process once or twice while it answers; three times in a row is a suspicion.
-ALONE_AFTER = 3
+FEW_AFTER, ALONE_AFTER = 2, 3
 # How many that lapsed twice run at a time: if one of them is to blame, no more than this have to be tried alone.
 FEW = 8
 
@@ -115,9 +115,9 @@ def before_attempt(
 def company_of(turn: SealedTurn) -> AllowedCompany:
     """Beside whom a turn may be tried. When a process dies, all turns that it held lapse together, and one of them may
     be the cause. With each lapse they are tried in smaller company, until the one that is to blame dies alone."""
-    if turn.lapses >= ALONE_AFTER:
-        return "nobody"
-    return "few" if turn.lapses == ALONE_AFTER - 1 else "anybody"
+    if turn.lapses < FEW_AFTER:
+        return "anybody"
+    return "nobody" if turn.lapses >= ALONE_AFTER else "few"
 
 
 def _drawn(longest_ms: int, chance: float) -> int:

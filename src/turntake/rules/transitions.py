@@ -97,7 +97,7 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "",
     buffer = _grown(portioned, rules, now, size)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
     grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
-    return Change(_next_resumed(grown), closed)
+    return Change(grown if closed is None else _next_resumed(grown), closed)
 
 
 def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversation | None:
@@ -319,7 +319,7 @@ def _is_newer(report: ReplyReport, known: ReplyReport) -> bool:
 def _unless_failed(closed: Closed, now: int) -> Closed:
     """An answered turn; or a dead letter if a platform reported that a reply failed. What failed has yet to be sent."""
     turn = closed.turn
-    if turn is None or not turn.undelivered:
+    if turn is None or not turn.reports or not turn.undelivered:
         return closed
     first = turn.undelivered[0]
     unsent = replace(turn, progress=replace(turn.progress, sent=min(first.index, turn.progress.sent)))
