@@ -105,6 +105,13 @@ def test_an_agents_exception_shows_where_it_came_from(caplog: pytest.LogCaptureF
     assert logged(error, logging.DEBUG, caplog).endswith("ValueError: Ada's card is 4711")
 
 
+def test_who_is_away_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """One who is woken at night looks at the agent, or at the platform."""
+    assert logged(Away("refused"), logging.INFO, caplog) == "WARNING The agent cannot be reached; the turn waits"
+    sent = logged(SendFailed("502"), logging.INFO, caplog)
+    assert sent == "WARNING The platform did not take the answer; the turn waits"
+
+
 def test_that_it_became_a_dead_letter_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """And before that, when it is tried again."""
     said = logged(raised({}), logging.INFO, caplog, Rules(max_attempts=2))

@@ -166,6 +166,12 @@ def _is_known_forwarded(names: bytes) -> bool:
 
 def _reached(has_made_key: bool) -> Problem:
     """Why nobody is served without a key: others can reach this server."""
-    ours = " Programs on this machine may use the key that `turntake serve` made." if has_made_key else ""
-    detail = f"Others reach this server, so only webhooks are served without an API key: set TURNTAKE_API_KEYS.{ours}"
+    ours = (
+        " On this machine use the key that `turntake serve` made, in the file beside the store that ends in .key;"
+        " in a browser, write ?key=… after the address."
+    )
+    detail = (
+        "A channel's secret or a public address is set, so others may reach this server, and all but webhooks needs an "
+        f"API key: set TURNTAKE_API_KEYS.{ours if has_made_key else ''}"
+    )
     return Problem(401, detail, headers=CHALLENGE)

@@ -240,6 +240,15 @@ def test_banner_at_a_terminal(tmp_path: Path) -> None:
     assert "curl http://127.0.0.1:" in said
 
 
+@pytest.mark.parametrize("is_on_path", [True, False])
+def test_the_line_to_try_works_in_a_shell_like_ours(tmp_path: Path, is_on_path: bool) -> None:
+    """`make serve` calls .venv/bin/turntake, which a second terminal does not find by its name."""
+    if is_on_path:
+        (tmp_path / "turntake").touch(0o755)
+    said = banner(tmp_path, env={"PATH": str(tmp_path)})
+    assert f"    {'' if is_on_path else sys.executable + ' -m '}turntake send --follow" in said
+
+
 def test_the_banner_says_that_others_reach_it(tmp_path: Path) -> None:
     said = banner(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME})
     assert "host   0.0.0.0, which is every address of this machine" in said

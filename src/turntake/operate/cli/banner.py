@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shutil import which
 
 from turntake.http.hosts import reachable
 from turntake.operate.accounts import Account, is_reached, shared_secrets
@@ -153,10 +155,18 @@ def _trials(url: str, role: Role, key: str) -> list[str]:
     flag = f"--key {key} " if key == "KEY" else ""
     header = f' -H "authorization: Bearer {key}"' if key else ""
     return [
-        f'turntake send {follow}{where}{flag}"hi" "are you open tomorrow?"',
+        f'{_command()} send {follow}{where}{flag}"hi" "are you open tomorrow?"',
         f"curl {url}/v1/messages{header} -H 'content-type: application/json' \\",
         f"  -d '{body}'",
     ]
+
+
+def _command() -> str:
+    """How to call us from a shell like the one that did: `make serve` puts no `turntake` on the path."""
+    if which("turntake"):
+        return "turntake"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "turntake" else f"{sys.executable} -m turntake"
 
 
 def _print_facts(url: str, facts: dict[str, str], trials: list[str]) -> None:
