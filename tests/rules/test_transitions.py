@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from turntake.rules.buffer import DECISIONS_KEPT, arrival_at
 from turntake.rules.conversation import Answered, Dead, Lease, Progress, Retry, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
@@ -12,7 +13,7 @@ from turntake.rules.message import Message
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import DECISIONS_KEPT, PROMISE_BROKEN, WORKER_STOPPED, amend, arrival_at, turn_id
+from turntake.rules.transitions import PROMISE_BROKEN, WORKER_STOPPED, amend, turn_id
 
 LEASE_MS = 60_000
 KEY = ConversationKey.of("ann")

@@ -9,7 +9,8 @@ from itertools import chain
 
 import msgspec
 
-from turntake.rules import transitions
+from turntake.rules import reports, transitions
+from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
@@ -120,9 +121,9 @@ class Model:
             return None
         closed = self.closed.get(turn_id)
         if closed is None:
-            return key if self._keep(key, transitions.report(self._at(key), turn_id, report)) else None
+            return key if self._keep(key, reports.report(self._at(key), turn_id, report)) else None
         is_ended = closed.is_letter and turn_id not in self.letters
-        noted = None if is_ended else transitions.report_closed(closed, report, now)
+        noted = None if is_ended else reports.report_closed(closed, report, now)
         if noted is None:
             return None
         self._put(key, Change(self._at(key), noted))
@@ -156,7 +157,7 @@ class Model:
     def _append(self, arrival: Append, now: int) -> Appended:
         key, message = arrival.key, arrival.message
         before = self._at(key)
-        at = transitions.arrival_at(before, now)
+        at = arrival_at(before, now)
         change = transitions.arrive(before, arrival, now, len(msgspec.msgpack.encode(message)))
         if change is None:
             return appended(before, "ignored")

@@ -14,7 +14,8 @@ from random import getrandbits
 import msgspec
 
 from turntake.buffer.codec import encode
-from turntake.rules import transitions
+from turntake.rules import reports, transitions
+from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import (
     Change,
     Closed,
@@ -118,7 +119,7 @@ class Draft(msgspec.Struct, gc=False):
 
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
-        at = transitions.arrival_at(before, self.now)
+        at = arrival_at(before, self.now)
         change = transitions.arrive(before, arrival, self.now, len(payload))
         if change is None:
             return appended(before, "ignored")
@@ -176,11 +177,11 @@ class Draft(msgspec.Struct, gc=False):
         return self.conversation
 
     def report(self, turn_id: str, report: ReplyReport) -> bool:
-        return self._keep(transitions.report(self.conversation, turn_id, report))
+        return self._keep(reports.report(self.conversation, turn_id, report))
 
     def report_closed(self, closed: Closed, report: ReplyReport) -> bool:
         """Whether it is news; then the turn's row is written anew."""
-        noted = transitions.report_closed(closed, report, self.now)
+        noted = reports.report_closed(closed, report, self.now)
         if noted is None:
             return False
         self._put(Change(self.conversation, noted))
