@@ -3,7 +3,7 @@
 import asyncio
 import resource
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from unittest.mock import Mock
 
 import httpx2
@@ -211,6 +211,30 @@ async def test_what_follows_a_body_is_bounded_as_headers_are(trailer: bytes) -> 
         writer.close()
 
 
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
+
+
+@pytest.mark.parametrize("cut", [20, 60, 250, 300, 1_000])
+async def test_a_request_that_offers_http_2_is_read_with_its_body(cut: int) -> None:
+    """Java's client and `curl --http2` offer it with every request. Without its body, an answer would be lost."""
+    async with guarded() as guard:
+        head = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: %d\r\n\r\n" % (OFFER, len(MESSAGE))
+        whole = (head + MESSAGE) + HEALTHY.replace(b"\r\n\r\n", b"\r\n" + OFFER + b"\r\n") + HEALTHY
+        reader, writer = await guard.opened(whole[:cut])
+        await until_read(guard)
+        writer.write(whole[cut:])
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 202 ")
+        for _ in range(2):
+            await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
+        writer.close()
+
+
+async def test_a_tunnel_is_refused() -> None:
+    async with guarded() as guard:
+        assert (await guard.said(b"CONNECT /v1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        assert await guard.is_alive()
+
+
 async def test_as_many_requests_as_a_client_may_need_wait_behind_the_first() -> None:
     async with guarded() as guard:
         reader, writer = await guard.opened(HEALTHY * 100)
@@ -222,8 +246,11 @@ async def test_as_many_requests_as_a_client_may_need_wait_behind_the_first() -> 
 async def test_a_flood_of_requests_on_one_connection_ends_it() -> None:
     """Each that waits takes a hundred times the memory of its bytes."""
     async with guarded() as guard:
-        answer = await guard.said(HEALTHY * 1_000)
-        assert answer.count(b"HTTP/1.1 200 ") <= 100
+        for request in (HEALTHY, HEALTHY.replace(b"\r\n\r\n", b"\r\n" + OFFER + b"\r\n")):
+            reader, writer = await guard.opened(request * 1_000)
+            with suppress(ConnectionResetError):  # it may be closed while there is more to read
+                assert (await asyncio.wait_for(reader.read(), 20)).count(b"HTTP/1.1 200 ") <= 100
+            writer.close()
         assert await guard.is_alive()
 
 

@@ -11,6 +11,9 @@ is answered 503 before it is read.
 
 Two things that uvicorn takes without end are bounded too: fields that follow a body (trailers), which are never headers
 here, and requests that come before the one in front of them is answered. Whoever does not read its answers is cut off.
+
+Nothing is upgraded to another protocol. Clients that offer to (Java's, `curl --http2`) expect their request to be taken
+as it is, but the parser passes over its body. So such a request is read again without the header that offers it.
 """
 
 import logging
@@ -95,6 +98,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._bytes = 0
         self._is_large = False
         self._most_bytes = limits.options.header_bytes
+        self._head_again = b""
         self._unread_bytes = 0
         self._unread_timer: Timer | None = None
 
@@ -131,14 +135,12 @@ class LimitedConnection(HttpToolsProtocol):
         # All that came since the last request: if that is not too much, neither are the headers in it.
         self._is_large = self._bytes + len(data) > self._most_bytes
         try:
-            feed = self._feed_large if self._is_large else self.parser.feed_data
+            feed = self._feed_large if self._is_large else self._feed
             feed(data)
             if self._next == "idle":
                 self._limits.end(self)
             else:
                 self._note(0 if before == "body" else len(data))
-        except httptools.HttpParserUpgrade:
-            self._limits.end(self)  # nothing is upgraded, and the request is answered as any other
         except httptools.HttpParserError as error:
             self._refuse_misread(error)
 
@@ -146,9 +148,20 @@ class LimitedConnection(HttpToolsProtocol):
         """Hands bytes to the parser; of headers no more than they may have, since it keeps them to their end."""
         room = self._most_bytes + 1
         if self._next == "headers" and len(data) > room:
-            self.parser.feed_data(data[:room])
+            self._feed(data[:room])
             data = b"" if self._next == "headers" else data[room:]
-        self.parser.feed_data(data)
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        """Hands bytes to the parser; if a request offers an upgrade, to a new one, which does not see that."""
+        while True:
+            try:
+                return self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._head_again + data[upgrade.args[0] :]
+            self._head_again = b""
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own up
 
     def _note(self, size: int) -> None:
         """The request did not end yet, and `size` more bytes of its headers came; or of what follows its body."""
@@ -169,6 +182,9 @@ class LimitedConnection(HttpToolsProtocol):
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (hosts and len(hosts[0]) > LONGEST_HOST):
             raise ValueError("There is one Host, and it is the name of a host.")
+        if self.parser.should_upgrade():
+            self._head_again = self._head_without_upgrade()
+            return
         self._next, self._bytes = "body", 0
         cast(dict[str, Any], self.scope)[CONNECTION] = self
         super().on_headers_complete()
@@ -183,7 +199,17 @@ class LimitedConnection(HttpToolsProtocol):
     def _size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
+    def _head_without_upgrade(self) -> bytes:
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            raise ValueError("This is not a proxy.")
+        first = b"%s %s HTTP/%s\r\n" % (method, self.url, self.parser.get_http_version().encode())
+        lines = [b"%s: %s\r\n" % field for field in self.headers if field[0] != b"upgrade"]
+        return first + b"".join(lines) + b"\r\n"
+
     def on_message_complete(self) -> None:
+        if self._head_again:
+            return
         super().on_message_complete()
         self._next, self._bytes = "idle", 0
 
