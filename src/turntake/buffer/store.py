@@ -61,7 +61,11 @@ class History(ABC):
 
     @abstractmethod
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """The conversations that match, those due first first; idle ones come last. A tie goes by the key."""
+        """The conversations that match, those due first first; idle ones come last. A tie goes by the key.
+
+        A page is a bounded amount of work: where few of many match, it may have fewer than `limit` or none, and a
+        cursor that leads on.
+        """
 
     @abstractmethod
     async def forget(self, before: int, ids_before: int | None = None) -> int:

@@ -34,9 +34,10 @@ class Archive(ABC):
 
     @abstractmethod
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
-        """By deadline, then key, from after a point of that list; idle ones last.
+        """By deadline, then key, from after a point of that list; idle ones last. Fewer than `limit` are the end of it.
 
-        A row may have moved on since its entry was read.
+        A row may have moved on since its entry was read. One of version 0 is none to show: it is gone, or it has a
+        deadline and was passed over among the idle ones, so that no page takes longer where few are idle.
         """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from typing import Any
 
 from turntake.buffer.cursor import LATEST, Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool
 from turntake.buffer.postgres.rows import row_of, turn_of
@@ -33,13 +33,15 @@ class PostgresArchive(Archive):
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
         due_at, key = (after[0], _listed(after[1])) if after else (0, "")
-        rows: list[Any] = []
+        page: list[tuple[Cursor, Row]] = []
         if due_at is not None:
-            rows = await self._fetch("waiting", (due_at, key, limit))
+            waiting = await self._fetch("waiting", (due_at, key, limit))
+            page = [(Cursor(at, key), row_of(version, body)) for at, key, version, body in waiting]
             key = ""
-        if len(rows) < limit:
-            rows += await self._fetch("idle", (key, limit - len(rows)))
-        return [(Cursor(at, key), row_of(version, body)) for at, key, version, body in rows]
+        if len(page) < limit:
+            idle = await self._fetch("idle", (key, limit - len(page)))
+            page += [(Cursor(None, key), row_of(version, body) if body else NEW) for key, version, body in idle]
+        return page
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         span = {"before": before, "ids_before": ids_before, "most": limit}

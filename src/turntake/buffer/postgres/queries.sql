@@ -66,8 +66,9 @@ WHERE letter_at IS NOT NULL AND (letter_at, id) < (%s, %s) ORDER BY letter_at DE
 SELECT due_at, key, version, body FROM {schema}.conversations
 WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT %s;
 
--- idle: conversations without a deadline, after a cursor
-SELECT due_at, key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
+-- idle: by key, after a cursor; those with a deadline are passed over, but are counted, so that it ends soon
+SELECT key, version, CASE WHEN due_at IS NULL THEN body END FROM {schema}.conversations
+WHERE key > %s ORDER BY key LIMIT %s;
 
 -- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
 WITH old AS (

@@ -13,7 +13,7 @@ import apsw
 from turntake.buffer.codec import decode_closed, decode_conversation
 from turntake.buffer.cursor import LATEST, Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
 from turntake.rules.conversation import Closed
@@ -61,7 +61,7 @@ class SqliteArchive(Archive):
             page = await self._list(_listed, "waiting", due_at, key, limit)
             key = ""
         if len(page) < limit:
-            page += await self._list(_listed, "idle", key, limit - len(page))
+            page += await self._list(_idle, "idle", key, limit - len(page))
         return page
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
@@ -121,3 +121,7 @@ def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> 
 
 def _listed(due_at: int | None, key: str, version: int, body: bytes) -> tuple[Cursor, Row]:
     return Cursor(due_at, key), Row(version, decode_conversation(body))
+
+
+def _idle(key: str, version: int, body: bytes | None) -> tuple[Cursor, Row]:
+    return Cursor(None, key), NEW if body is None else Row(version, decode_conversation(body))
