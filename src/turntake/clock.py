@@ -26,6 +26,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 DAY_MS = 24 * 3_600_000
+NEVER = 2**62
+"""Later than any deadline, and still an integer that every clock and every database takes."""
 # No answer takes so long and still arrives: a lead of more than this means that the store's clock was set back.
 SET_BACK_MS = 5_000
 # Long enough for one quick answer among slow ones, short enough that a clock drifts a few milliseconds at most.

@@ -9,8 +9,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
-from turntake.claim.alarm import NEVER
-from turntake.clock import Clock, Timer
+from turntake.clock import NEVER, Clock, Timer
 from turntake.errors import TimedOut
 
 

@@ -6,10 +6,10 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple, Self, cast
 
-PART_BYTES = 256
+PART_BYTES = 256  # longer than any id of a platform
 DEFAULT_CHANNEL = "generic"
 """The channel of a message whose sender names none."""
-CACHED = 8_192
+CACHED = 8_192  # as many conversations as are busy in one process at a time
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._@+-]")
 _ESCAPED = re.compile(rb"~([0-9A-F]{2})")

@@ -24,8 +24,11 @@ from turntake.rules.transitions import WORKER_STOPPED
 
 # The first is for what passes at once, the second for a restart, the third for whatever takes a person's hand.
 FAILURE_PAUSES_MS = (1_000, 10_000, 60_000)
+# Somebody who is away is asked after a second, then half as often each time, but every minute for as long as it lasts:
+# that harms nobody who tries to come back, and people wait no longer than that once somebody is there.
 FIRST_AWAY_MS = 1_000
 LONGEST_AWAY_MS = 60_000
+# Whatever was asked for: a turn that came back at once, again and again, would keep a worker and the store busy.
 LEAST_PAUSE_MS = 500
 UNREADABLE_ERROR = "A message of this turn is not stored as this release writes it; its bytes are kept as they are."
 

@@ -37,6 +37,7 @@ ROUNDS = 200
 REFUSALS_TAKEN = 3
 # A row is kept for two round trips and this: long enough for whoever asked, unnoticed by the others if it died.
 KEPT_MS = 10
+# However slow the line: somebody who died with a row kept for it holds the others up for half a second at most.
 LONGEST_KEPT_MS = 500
 # A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from turntake.buffer.cursor import LATEST, Cursor
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool
 from turntake.buffer.postgres.rows import row_of, turn_of
+from turntake.clock import NEVER
 from turntake.rules.key import ConversationKey
 
 
@@ -28,7 +29,7 @@ class PostgresArchive(Archive):
         return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        at, letter_id = before or (LATEST, "")
+        at, letter_id = before or (NEVER, "")
         return [turn_of(*row) for row in await self._fetch("letters", (at, _listed(letter_id), limit))]
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:

@@ -13,7 +13,7 @@ from turntake.clock import Clock
 
 log = logging.getLogger("turntake")
 
-RECONNECT_MS = 1_000
+RECONNECT_MS = 1_000  # the horizon: until then workers look by themselves, and lose nothing
 
 _decode_hint = msgspec.json.Decoder(Hint).decode
 

@@ -20,9 +20,9 @@ from turntake.buffer.redis.scripts import grouped
 from turntake.buffer.redis.shards import Shards
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.buffer.store import HORIZON_MS
+from turntake.clock import NEVER
 from turntake.rules.watch import ALONE, LIVING_MS, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
 
-NEVER = 2**62
 DEEPEST = 100  # entries of one look: among as many, some are this worker's, unless it has hundreds beside it
 
 Entry = tuple[float, bytes]

@@ -30,8 +30,10 @@ T = TypeVar("T")
 PATIENCE_MS = 200
 # A node that just answered and now must write what it offered: what it takes late has to be handed back.
 WRITE_PATIENCE_MS = 1_000
+# A node that lost one connection is back by then. It doubles: one that is down for minutes is asked every two seconds,
+# and left out for no longer than that once it is back.
 FIRST_PAUSE_MS = 200
-LONGEST_PAUSE_MS = 2_000  # so long at most it is left out after it came back
+LONGEST_PAUSE_MS = 2_000
 
 
 class Nodes:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import apsw
 
 from turntake.buffer.codec import decode_closed, decode_conversation
-from turntake.buffer.cursor import LATEST, Cursor
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
+from turntake.clock import NEVER
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 
@@ -51,7 +52,7 @@ class SqliteArchive(Archive):
         return await self._list(_turn, "turns", str(key), limit)
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        at, letter_id = before or (LATEST, "")
+        at, letter_id = before or (NEVER, "")
         return await self._list(_turn, "letters", at, letter_id, limit)
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:

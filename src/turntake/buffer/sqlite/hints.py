@@ -22,7 +22,7 @@ from turntake.clock import Clock
 
 # What is written to a pipe in one piece, on every system. A longer hint is sent without its interruptions.
 MOST_BYTES = 512
-READ_BYTES = 65_536
+READ_BYTES = 65_536  # what a pipe holds on Linux
 UNFINISHED = ".new"
 
 _decode = msgspec.json.Decoder(Hint).decode
