@@ -82,6 +82,8 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
 def facts_of(error: Exception, scope: Scope) -> dict[str, Any]:
     """For the log: what failed and why. Only a store's own words, since those of others may quote a person."""
     facts = {"action": "request", "path": scope["path"], "error": type(error).__name__}
+    if key := scope.get("path_params", {}).get("key"):
+        facts |= {"path": scope["path"].replace(key, "{key}"), "conversation": key}
     if isinstance(error, StoreUnavailable):
         return facts | {"reason": str(error)}
     return facts | {"trace": "".join(traceback.format_tb(error.__traceback__))}
