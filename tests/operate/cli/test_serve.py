@@ -145,6 +145,8 @@ def test_api_keys_are_asked_for(tmp_path: Path) -> None:
         assert server.client.get("/v1/conversations")["conversations"] == []
         said = run("conversations", "--url", server.url, folder=tmp_path)
         assert "asks for an API key: give it with --key" in said.stderr
+        wrong = run("conversations", "--url", server.url, "--key", "wrong", folder=tmp_path)
+        assert "does not know this API key" in wrong.stderr
         assert said.returncode == 1
         assert run("send", "hi", "--url", server.url, "--key", SESAME, folder=tmp_path).returncode == 0
 
@@ -190,7 +192,9 @@ def test_serving_loads_only_what_it_needs(tmp_path: Path) -> None:
         (["--rules-silence-ms", "x"], 'rules.silence_ms = "x" in --rules-silence-ms: expected an integer'),
         (["--agent", "nobody:answer"], "There is no module 'nobody'"),
         (["--store", "sqlite:///no/such/folder/t.db"], "no/such/folder/t.db: there is no folder"),
-        (["--store", "mysql://x"], "There is no store called 'mysql'"),
+        (["--store", "mysql://x"], "There is no store called 'mysql'; installed are: "),
+        (["--store", "sqllite:///x.db"], "There is no store called 'sqllite'; did you mean 'sqlite'?"),
+        (["--agent", "localhost:9000/turn"], "write http://localhost:9000/turn if it is the address"),
         (["--store", "host=db user=me password=x"], "The store is no URL: write sqlite:///turntake.db"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--prot", "1"], "Unknown option: --prot. Did you mean --port? Try: turntake serve --help"),
