@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.turns import AT_ONCE, answered_turns, say
 from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
@@ -45,7 +47,9 @@ async def test_no_more_handlers_run_than_allowed(clock: VirtualClock, store: Mem
     assert [record[0].status for record in records] == ["answered"] * 10
 
 
-async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualClock) -> None:
+async def test_a_store_that_is_away_for_a_while_is_waited_for(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     answered = []
 
     class Flaky(MemoryStore):
@@ -54,7 +58,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualCloc
         async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
             if self.failures:
                 self.failures -= 1
-                raise StoreUnavailable
+                raise StoreUnavailable("no connection")
             return await super().claim(limit, lease_ms)
 
     async def answer(turn: Turn) -> None:
@@ -64,6 +68,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualCloc
         await say(turns, "hello")
         await clock.advance(5_000)
     assert answered == ["hello"]
+    assert [vars(record)["reason"] for record in caplog.records] == ["no connection"] * 3
 
 
 async def test_an_unexpected_error_does_not_end_the_worker() -> None:

@@ -12,7 +12,7 @@ SCOPE = {"type": "http", "path": "/v1/messages"}
 REASON = "Redis did not do as asked (ConnectionError: Error 111 connecting to db.internal:6379)."
 
 
-async def answered(error: Exception) -> tuple[int, dict[bytes, bytes], dict[str, Any]]:
+async def answered(error: Exception, method: str = "POST") -> tuple[int, dict[bytes, bytes], dict[str, Any]]:
     """The status, the headers and the body after an app failed."""
     sent: list[Any] = []
 
@@ -25,7 +25,7 @@ async def answered(error: Exception) -> tuple[int, dict[bytes, bytes], dict[str,
     async def send(event: Any) -> None:
         sent.append(event)
 
-    await Problems(app)(SCOPE, receive, send)
+    await Problems(app)({**SCOPE, "method": method}, receive, send)
     return sent[0]["status"], dict(sent[0]["headers"]), msgspec.json.decode(sent[1]["body"])
 
 
@@ -35,6 +35,7 @@ async def test_a_store_that_is_away_is_the_same_for_every_caller(caplog: pytest.
     assert (status, headers[b"retry-after"]) == (503, b"1")
     assert (status, headers, body) == await answered(StoreUnavailable("The SQLite file cannot be written."))
     assert "send it again" in body["detail"]
+    assert "send it again" not in (await answered(StoreUnavailable(REASON), "GET"))[2]["detail"], "nothing was sent"
     record = caplog.records[0]
     assert (record.levelname, record.getMessage()) == ("WARNING", "The store did not confirm a request")
     said = vars(record)

@@ -128,7 +128,9 @@ class Worker:
             try:
                 look_at = await self._claim_due(look_at)
             except Exception as error:
-                log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__})
+                # The words of a store; those of anything else may be a person's.
+                why = {"reason": str(error)} if isinstance(error, StoreUnavailable) else {}
+                log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__, **why})
                 look_at = self._clock.now() + STORE_PAUSE_MS
             self._watch.woke(await self._alarm.sleep(look_at))
 

@@ -22,6 +22,7 @@ NOT_CONFIRMED = (
     "The store did not confirm it, so nothing is acknowledged; "
     "send it again after the seconds in Retry-After, with the same ids, which repeats nothing."
 )
+NOT_ANSWERED = "The store does not answer; the log says why. Ask again after the seconds in Retry-After."
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,7 +75,8 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
         return Problem(400, str(error))
     if isinstance(error, StoreUnavailable):
         log.warning("The store did not confirm a request", extra=facts_of(error, scope))
-        return Problem(503, NOT_CONFIRMED, headers={"Retry-After": "1"})
+        detail = NOT_ANSWERED if scope["method"] in ("GET", "HEAD") else NOT_CONFIRMED
+        return Problem(503, detail, headers={"Retry-After": "1"})
     log.error("A request failed", extra=facts_of(error, scope))
     return Problem(500, "The server made a mistake and logged it; nothing was acknowledged, so try again.")
 

@@ -208,6 +208,16 @@ def test_mistakes_are_one_line_and_exit_code_2(flags: list[str], says: str, caps
     assert says in line
 
 
+def test_a_store_that_is_not_there_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"redis://127.0.0.1:{nobody.getsockname()[1]}/0"
+        said = run("serve", "--port", "0", "--store", url, folder=tmp_path)
+    assert said.returncode == 1
+    (line,) = said.stderr.splitlines()
+    assert line.endswith("Does the store's server run, and is --store right? Try: turntake doctor")
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
