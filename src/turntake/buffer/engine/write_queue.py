@@ -175,7 +175,7 @@ class WriteQueue:
         refusals = await self._backend.swap(self._shard, drafts, hint)
         self._round_trip_ms = self._clock.now() - now
         if hint is not None and None in refusals:
-            self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
+            self._remember_hint(hint)
         taken, again = divided(written, refusals)
         for job in taken:
             self._succeed(job)
@@ -238,6 +238,10 @@ class WriteQueue:
         self._hinted = {near: at for near, at in self._hinted.items() if at > now}
         first, *later = sorted(soonest.values())
         return Hint(first, (), self._shard, tuple(later))
+
+    def _remember_hint(self, hint: Hint) -> None:
+        """It was published: until its deadlines have come, those close after them need no other."""
+        self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
 
     async def _publish_interruptions(self, taken: list[Draft]) -> None:
         if stopped := interruptions(taken):

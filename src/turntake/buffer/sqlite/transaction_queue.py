@@ -20,7 +20,6 @@ from turntake.buffer.sqlite.hints import SqliteHints
 from turntake.buffer.sqlite.swap import Swap
 from turntake.clock import Clock
 from turntake.rules.key import ConversationKey
-from turntake.rules.watch import slice_of
 
 
 class TransactionQueue(WriteQueue):
@@ -105,7 +104,7 @@ class TransactionQueue(WriteQueue):
         if self._hints.has_listeners and taken:
             hint = self._hint(taken, taken[-1].now)
             if hint is not None:
-                self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
+                self._remember_hint(hint)
                 self._hints.send(hint)
             if stopped := interruptions(taken):
                 self._hints.send(stopped)
