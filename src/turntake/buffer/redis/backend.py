@@ -196,7 +196,7 @@ class RedisBackend(Backend):
                 pipeline.hscan(self._rows.shards[number].counts, count=PAGE, match="d*")
             scans: list[tuple[int, dict[bytes, bytes]]] = await pipeline.execute()
         for number, (_, memories) in zip(numbers, scans, strict=True):
-            old = [place for place, memory in memories.items() if int(memory.split()[0]) < oldest_at]
+            old = [field for field, memory in memories.items() if int(memory.split()[0]) < oldest_at]
             if old:
                 await self._client.hdel(self._rows.shards[number].counts, *old)
 

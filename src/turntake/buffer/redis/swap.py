@@ -62,10 +62,10 @@ class SwapReply(NamedTuple):
 
 
 class CallId(NamedTuple):
-    """A call by its process, the place where the process has it remembered, and its number."""
+    """A call by its process, the field of the shard's counts in which it is remembered, and its number."""
 
     process: str
-    place: str
+    field: str
     number: int
 
 
@@ -147,8 +147,8 @@ class Swapper:
         self._counts: dict[int, tuple[int, int]] = {}
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
-        self._free_places: dict[int, list[int]] = defaultdict(list)
-        self._places: dict[int, int] = defaultdict(int)
+        self._free_fields: dict[int, list[int]] = defaultdict(list)
+        self._fields: dict[int, int] = defaultdict(int)
 
     async def swap(
         self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None = None, replicas: int = 0
@@ -187,18 +187,18 @@ class Swapper:
 
     @contextmanager
     def _call_id(self, shard: Shard) -> Iterator[CallId]:
-        """A place of its own for each call that is under way in a shard, and as few places as there ever were calls at
+        """A field of its own for each call that is under way in a shard, and as few fields as there ever were calls at
         once: those of processes that ended are only removed when another starts."""
-        free = self._free_places[shard.number]
+        free = self._free_fields[shard.number]
         if free:
-            place = heappop(free)
+            field = heappop(free)
         else:
-            place = self._places[shard.number]
-            self._places[shard.number] += 1
+            field = self._fields[shard.number]
+            self._fields[shard.number] += 1
         try:
-            yield CallId(self._process, f"d{self._process}.{place}", next(self._numbers))
+            yield CallId(self._process, f"d{self._process}.{field}", next(self._numbers))
         finally:
-            heappush(free, place)
+            heappush(free, field)
 
     async def _write(self, call: SwapCall, replicas: int) -> tuple[Any, bool]:
         """The script's answer, and whether so many replicas have what it wrote."""
