@@ -24,10 +24,10 @@ class Api:
     def __init__(self, turn: SealedTurn, *texts: str) -> None:
         messages = tuple(Message(f"m{number}", text, received_at=AT) for number, text in enumerate(texts))
         record = TurnRecord(ConversationKey.of("ann"), turn.id, "replying", len(messages), turn, messages)
-        self._view = msgspec.json.decode(bytes(answer(turn_view(record)).body))
+        self.view = msgspec.json.decode(bytes(answer(turn_view(record)).body))
 
     def get(self, path: str) -> Any:
-        return self._view
+        return self.view
 
 
 def shown(api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
@@ -45,6 +45,15 @@ def test_messages_of_one_millisecond_keep_their_order(
 ) -> None:
     said = shown(Api(SENT, "Hey", "a question", "#12345"), monkeypatch, capsys)
     assert said.index("Hey") < said.index("a question") < said.index("#12345")
+
+
+def test_a_server_of_an_earlier_release_is_understood(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While an upgrade is under way, the command may be newer than the server."""
+    api = Api(SENT, "Hey")
+    del api.view["deliveries"]
+    assert "Hey" in shown(api, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def show(id: Id, /, *, url: Url = None, key: Key = None, config: Config = None, 
     say(f"\n{counted(letter['messageCount'], 'message').capitalize()}:")
     for message in letter["messages"]:
         say(f"  {clean(message['text']) or '(no text)'}")
-    if letter["trace"]:
+    if letter.get("trace"):  # a server of an earlier release knows none
         say("\nWhere the agent's exception came from:")
         for line in letter["trace"].splitlines():
             say(f"  {paint('dim', clean_indented(line))}")

@@ -83,7 +83,7 @@ def _say_answer(turn: dict[str, Any]) -> None:
     for reply in turn["replies"] or (["(nothing to say)"] if turn["status"] == "answered" else []):
         for line in reply.splitlines():
             say(f"  {clean_indented(line)}")
-    for delivery in turn["deliveries"]:
+    for delivery in turn.get("deliveries", ()):  # a server of an earlier release knows none
         part = f"part {delivery['index'] + 1}: " if len(turn["replies"]) > 1 else ""
         line = f"{part}{delivery['status']} {since(delivery['at'], SystemClock())}"
         say(paint("red" if delivery["status"] == "failed" else "dim", f"  {line}"))
