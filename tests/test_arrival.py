@@ -211,3 +211,9 @@ def test_arguments_of_other_kinds_are_refused_at_once(options: dict[str, Any], s
     with pytest.raises(ConfigurationError) as refused:
         TurnTake("memory://", **options)
     assert says in str(refused.value)
+
+
+async def test_what_receive_does_not_take_is_named_with_what_does() -> None:
+    async with TurnTake("memory://", role="accept") as turns:
+        with pytest.raises(TypeError, match=r"receive\(\) takes no 'metadata', .*turns\.accept\("):
+            await turns.receive("hi", conversation="ada", id="m1", metadata={"order": "7"})  # type: ignore[arg-type]

@@ -66,6 +66,12 @@ def key_of(conversation: str | int, parts: Mapping[str, str]) -> ConversationKey
         return ConversationKey.of(conversation, **parts)
     except ValueError as error:
         raise InvalidMessage(str(error)) from None
+    except TypeError:  # a name that no part of a key has
+        unknown = next(name for name in parts if name not in ConversationKey._fields)
+        raise TypeError(
+            f"receive() takes no {unknown!r}, only texts and the parts of a key. "
+            "A message with more is accepted by `turns.accept([Arrival(ConversationKey.of(…), Message(…))])`."
+        ) from None
 
 
 def checked_key(key: ConversationKey) -> ConversationKey:
