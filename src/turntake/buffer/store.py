@@ -29,6 +29,13 @@ class Query(msgspec.Struct, frozen=True):
     limit: int = 50
     cursor: str = ""
 
+    def matches(self, key: ConversationKey, conversation: Conversation) -> bool:
+        return (
+            self.state in ("", conversation.state)
+            and self.tenant in ("", key.tenant)
+            and self.channel in ("", key.channel)
+        )
+
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some items, and the cursor for the next ones (empty at the end)."""

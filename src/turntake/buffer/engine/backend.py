@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from turntake.buffer.codec import decode_conversation
 from turntake.buffer.engine.archive import Archive
-from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.draft import NEW, Draft, Row, row_of
 from turntake.buffer.engine.hints import HintChannel, NoHints
 from turntake.buffer.engine.lookout import Lookout
 from turntake.buffer.engine.noted_time import NotedTime
@@ -61,10 +60,9 @@ class Refusal(NamedTuple):
 def refused(version: int, body: bytes, known: Iterable[str], kept_ms: int = 0) -> Refusal:
     """What the store has. A row that nobody can read concerns its own conversation and no other in the batch."""
     try:
-        row = Row(version, decode_conversation(body)) if version else Row()
-        return Refusal(row, frozenset(known), kept_ms=kept_ms)
+        return Refusal(row_of(version, body), frozenset(known), kept_ms=kept_ms)
     except msgspec.MsgspecError as error:
-        return Refusal(Row(), error=error)
+        return Refusal(NEW, error=error)
 
 
 class Due(NamedTuple):

@@ -13,7 +13,7 @@ from random import getrandbits
 
 import msgspec
 
-from turntake.buffer.codec import encode
+from turntake.buffer.codec import decode_conversation, encode
 from turntake.rules import reports, transitions
 from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import (
@@ -54,6 +54,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 NEW = Row()
 """A conversation that nobody wrote to yet."""
+
+
+def row_of(version: int, body: bytes) -> Row:
+    """The row that was read; version 0 if there is none. Raises MsgspecError if it cannot be read."""
+    return Row(version, decode_conversation(body)) if version else NEW
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):

@@ -46,7 +46,7 @@ class CasHistory(History):
                 if at.due_at is None and query.state not in ("", "idle"):
                     return Page(tuple(matching.items()))
                 key = ConversationKey.parse(at.key)
-                if not (row.version and _matches(query, key, row.conversation)):
+                if not (row.version and query.matches(key, row.conversation)):
                     continue
                 if len(matching) == query.limit and key not in matching:
                     return Page(tuple(matching.items()), str(last))
@@ -111,11 +111,3 @@ def _start(query: Query) -> Cursor | None:
     if query.cursor:
         return Cursor.parse(query.cursor)
     return IDLE if query.state == "idle" else None
-
-
-def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:
-    return (
-        query.state in ("", conversation.state)
-        and query.tenant in ("", key.tenant)
-        and query.channel in ("", key.channel)
-    )

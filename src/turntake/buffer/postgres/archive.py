@@ -4,10 +4,10 @@ from typing import Any
 
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
-from turntake.buffer.engine.draft import NEW, Row
+from turntake.buffer.engine.draft import NEW, Row, row_of
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool
-from turntake.buffer.postgres.rows import row_of, turn_of
+from turntake.buffer.postgres.rows import turn_of
 from turntake.clock import NEVER
 from turntake.rules.key import ConversationKey
 

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Self
 
 from turntake.buffer.engine.backend import Backend, Messages, Refusal
-from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.draft import NEW, Draft, Row, row_of
 from turntake.buffer.engine.noted_time import go_on_from
 from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined, Maintained
@@ -20,7 +20,7 @@ from turntake.buffer.postgres.noted_time import PostgresNotedTime
 from turntake.buffer.postgres.pool import Pool, direct, explained_at_start
 from turntake.buffer.postgres.queries import statements
 from turntake.buffer.postgres.repair import repair
-from turntake.buffer.postgres.rows import messages_of, row_of
+from turntake.buffer.postgres.rows import messages_of
 from turntake.buffer.postgres.schema import migrate
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.buffer.postgres.url import options_of
@@ -66,7 +66,7 @@ class PostgresBackend(Backend):
     async def load(self, keys: Sequence[ConversationKey]) -> list[Row]:
         result = await self._fetch("load", (Texts(map(str, keys)),))
         rows = {key: row_of(version, body) for key, version, body in result}
-        return [rows.get(str(key), Row()) for key in keys]
+        return [rows.get(str(key), NEW) for key in keys]
 
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
         """In parts, each of which travels in less time than we wait for an answer."""

@@ -23,13 +23,13 @@ from functools import partial
 import msgspec
 
 from turntake.buffer.engine.backend import UNREADABLE_MS, Due, Offer
-from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.draft import Draft, row_of
 from turntake.buffer.engine.offer_size import OFFER_BYTES, OfferSize
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.nodes import WRITE_PATIENCE_MS, Nodes
 from turntake.buffer.redis.repair import Repair
-from turntake.buffer.redis.rows import Rows, messages_of, row_of
+from turntake.buffer.redis.rows import Rows, messages_of
 from turntake.buffer.redis.scripts import RESERVE_DUE, grouped
 from turntake.buffer.redis.shards import lists_or_empty
 from turntake.buffer.redis.swap import Swapper

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from turntake.buffer.codec import decode_closed, decode_conversation, read_message
+from turntake.buffer.codec import decode_closed, read_message
 from turntake.buffer.engine.archive import TurnRow
 from turntake.buffer.engine.backend import PAGE, Messages
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.engine.draft import Row, row_of
 from turntake.buffer.engine.offer_size import OFFER_BYTES
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.scripts import LOAD, grouped
@@ -99,10 +99,6 @@ class Rows:
 def version_of(state: bytes | None) -> int:
     """The first of the three numbers in a row's field `s`; 0 if there is no row."""
     return int(state.split()[0]) if state else 0
-
-
-def row_of(version: int, body: bytes) -> Row:
-    return Row(version, decode_conversation(body)) if version else Row()
 
 
 def messages_of(first: int, payloads: Sequence[bytes | None]) -> Messages:
