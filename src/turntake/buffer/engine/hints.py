@@ -3,7 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from turntake.buffer.store import Hint
+
+_decode = msgspec.json.Decoder(Hint).decode
+
+
+def read_hint(written: bytes | str) -> Hint | None:
+    """None for a hint that cannot be read: a later release may write it in another way."""
+    try:
+        return _decode(written)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 class HintChannel(ABC):

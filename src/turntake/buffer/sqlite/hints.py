@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import msgspec
 
-from turntake.buffer.engine.hints import HintChannel
+from turntake.buffer.engine.hints import HintChannel, read_hint
 from turntake.buffer.sqlite.file import PRIVATE
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
@@ -24,8 +24,6 @@ from turntake.clock import Clock
 MOST_BYTES = 512
 READ_BYTES = 65_536  # what a pipe holds on Linux
 UNFINISHED = ".new"
-
-_decode = msgspec.json.Decoder(Hint).decode
 
 
 class SqliteHints(HintChannel):
@@ -68,8 +66,9 @@ class SqliteHints(HintChannel):
         try:
             while True:
                 for line in (await news.get()).splitlines():
-                    with suppress(msgspec.MsgspecError, ValueError):
-                        yield _decode(line)
+                    hint = read_hint(line)
+                    if hint is not None:
+                        yield hint
         finally:
             loop.remove_reader(reading)
             os.close(reading)
