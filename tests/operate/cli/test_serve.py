@@ -126,7 +126,7 @@ def test_a_second_signal_hands_back_at_once_and_is_still_a_clean_stop(tmp_path: 
             server.process.send_signal(signal.SIGTERM)
             assert list(events) == []
         # The streams end when the server has closed; from here on only the answer is waited for.
-        server.logged("Waiting for answers under way")
+        server.logged("Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once")
         assert server.stop() == 0
     with served(tmp_path, "--role", "accept") as meanwhile:
         assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None

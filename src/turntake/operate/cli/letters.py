@@ -14,7 +14,7 @@ from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, clean_indented, counted, paint, say, say_json, short, table
 from turntake.operate.client import Client
 
-TEXT_WIDTH = 60
+TEXT_WIDTH = 100
 PAGE = 100  # few enough to be retried within the patience of a client
 AGO = re.compile(r"(\d{1,6}) ?(s|min|h|d)")
 UNITS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": DAY_MS}

@@ -111,7 +111,7 @@ async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFil
                 until_stopped.enter_context(_hurried_by_signals(parts))
                 if parts.turns.is_answering:
                     log.info(
-                        "Waiting for answers under way",
+                        "Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once",
                         extra={"action": "stop", "at_most_ms": options.worker.shutdown_ms},
                     )
     finally:
