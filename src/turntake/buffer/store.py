@@ -185,7 +185,7 @@ class Store(ABC):
 
     @abstractmethod
     async def find(self, key: ConversationKey) -> Snapshot | None:
-        """A conversation with its unsettled messages."""
+        """A conversation with its unsettled messages; if thousands wait, with the first 1,000 of them."""
 
     async def check(self) -> None:
         """Raises StoreUnavailable unless messages would be taken now: reading is not enough, since a replica answers

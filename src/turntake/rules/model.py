@@ -70,7 +70,7 @@ class Model:
         if conversation is None:
             return None
         ranges = (
-            self._range(key, numbers.start, numbers.stop - 1) for numbers in transitions.open_ranges(conversation)
+            self._range(key, numbers.start, numbers.stop - 1) for numbers in transitions.shown_ranges(conversation)
         )
         return Snapshot(key, conversation, tuple(chain.from_iterable(map(as_said, ranges))))
 

@@ -60,7 +60,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One conversation with every message that is not settled yet, oldest first."""
+    """One conversation with its messages that are not settled yet, oldest first; of thousands, the first 1,000."""
 
     key: ConversationKey
     conversation: Conversation

@@ -56,6 +56,7 @@ from turntake.rules.records import Append, Claim
 from turntake.rules.reports import NOT_DELIVERED, unless_failed
 from turntake.rules.rules import Rules
 
+SHOWN = 1_000  # messages; nobody reads more at once, and a flood may leave hundreds of megabytes
 RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
 PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
 WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
@@ -414,6 +415,11 @@ def open_ranges(conversation: Conversation) -> tuple[range, ...]:
     buffer = conversation.buffer
     sealed = tuple(range(turn.head, turn.tail + 1) for turn in conversation.open_turns)
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
+
+
+def shown_ranges(conversation: Conversation) -> tuple[range, ...]:
+    """Of each open range, what is shown to whoever looks at the conversation: the first, who are next."""
+    return tuple(numbers[:SHOWN] for numbers in open_ranges(conversation))
 
 
 def is_same(closed: Closed, claim: Claim, settlement: Settlement) -> bool:

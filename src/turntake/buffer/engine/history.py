@@ -11,7 +11,7 @@ from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Snapshot, TurnRecord
-from turntake.rules.transitions import open_ranges
+from turntake.rules.transitions import shown_ranges
 
 # A bounded part of what is old, so that appends and claims come in between.
 FORGOTTEN_AT_ONCE = 200
@@ -81,12 +81,12 @@ class CasHistory(History):
 
 
 async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
-    """The conversation with its open messages."""
+    """The conversation with its open messages, as far as they are shown."""
     (row,) = await backend.load([key])
     if not row.version:
         return None
     messages: list[Message] = []
-    for numbers in open_ranges(row.conversation):
+    for numbers in shown_ranges(row.conversation):
         by_number = await backend.messages(key, numbers.start, numbers.stop - 1)
         messages += as_said(by_number[seq] for seq in numbers if seq in by_number)
     return Snapshot(key, row.conversation, tuple(messages))
