@@ -28,8 +28,8 @@ Headers = dict[bytes, bytes]
 # What proxies, tunnels and content delivery networks add.
 # It is searched in the names of all headers, one a line: to look at each name by itself takes four times as long.
 FORWARDED = re.compile(
-    rb"^(?:(?:forwarded|via|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip)$"
-    rb"|x-forwarded-|x-original-|x-envoy-|cf-|fastly-|tailscale-)",
+    rb"^(?:(?:(?:x-)?forwarded|via|cdn-loop|x-real-ip|(?:[a-z-]+-)?client-ip)$"
+    rb"|x-forwarded-|x-original-|x-envoy-|cf-|fastly-|tailscale-|fly-|ngrok-|x-(?:amzn|appengine|azure|vercel)-)",
     re.MULTILINE,
 )
 LONGEST_KEPT = 1_024  # bytes; what strangers send must not fill the memory
