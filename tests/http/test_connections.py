@@ -292,27 +292,89 @@ async def test_a_crowd_of_slow_idle_and_large_connections_leaves_others_served()
         assert await guard.is_alive()
 
 
-def test_the_rest_of_a_refused_body_does_not_keep_the_connection() -> None:
-    """uvicorn gives an idle connection five seconds, and would begin anew with every byte of such a body."""
-    transport = Mock(is_closing=Mock(return_value=False))
-    loop = Mock()
-    config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
-    connection = LimitedConnection(
-        Limits(clock=VirtualClock()), config=config, server_state=ServerState(), app_state={}, _loop=loop
-    )
-    connection.connection_made(transport)
-    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
-    loop.create_task.call_args.args[0].close()  # nobody runs the app; it is answered here
-    connection.cycle.response_complete = True
-    connection.on_response_complete()
-    timer = connection.timeout_keep_alive_task
-    connection.data_received(b"x")
-    assert timer is not None
-    assert connection.timeout_keep_alive_task is timer
-    connection.data_received(b"x" * 7 + b"GET")
-    assert connection.timeout_keep_alive_task is timer
-    connection.data_received(b" / HTTP/1.1\r\n")
-    assert connection.timeout_keep_alive_task is None
+class Idling:
+    """A connection on a loop whose time the test sets, and whose requests it answers itself."""
+
+    def __init__(self) -> None:
+        self.transport = Mock(is_closing=Mock(return_value=False))
+        self.loop = Mock(time=Mock(return_value=100.0))
+        config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools", timeout_keep_alive=5)
+        self.connection = LimitedConnection(
+            Limits(clock=VirtualClock()), config=config, server_state=ServerState(), app_state={}, _loop=self.loop
+        )
+        self.connection.connection_made(self.transport)
+
+    def ask(self, data: bytes) -> None:
+        self.connection.data_received(data)
+        self.loop.create_task.call_args.args[0].close()  # nobody runs the app
+
+    def answer(self) -> None:
+        self.connection.cycle.response_complete = True
+        self.connection.on_response_complete()
+
+    def fire(self, at: float) -> None:
+        """The timer that was set last is over."""
+        self.loop.time.return_value = at
+        self.loop.call_later.call_args.args[1]()
+
+    @property
+    def timers(self) -> list[float]:
+        return [call.args[0] for call in self.loop.call_later.call_args_list]
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.transport.close.called)
+
+
+def test_one_timer_serves_all_requests_of_a_connection() -> None:
+    """It is not set and cancelled with each of them, and still gives an idle connection its five seconds, no more."""
+    idling = Idling()
+    for at in (100.0, 101.0, 103.0):
+        idling.loop.time.return_value = at
+        idling.ask(HEALTHY)
+        idling.answer()
+    assert idling.timers == [5]
+    idling.fire(at=105.0)
+    assert idling.timers == [5, 3]
+    assert not idling.is_closed
+    idling.fire(at=108.0)
+    assert idling.is_closed
+
+
+def test_a_connection_is_not_idle_while_a_request_is_under_way() -> None:
+    """The timer ends then, and the answer sets it again."""
+    idling = Idling()
+    idling.ask(HEALTHY)
+    idling.answer()
+    idling.ask(HEALTHY)
+    idling.fire(at=200.0)
+    assert not idling.is_closed
+    idling.answer()
+    assert idling.timers == [5, 5]
+    idling.fire(at=205.0)
+    assert idling.is_closed
+
+
+@pytest.mark.parametrize("rest", [b"x", b"x" * 8, b"x" * 8 + b"GET"])
+def test_the_rest_of_a_refused_body_does_not_keep_the_connection(rest: bytes) -> None:
+    """Every byte of such a body would give it five seconds more."""
+    idling = Idling()
+    idling.ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    idling.answer()
+    idling.loop.time.return_value = 104.0
+    idling.connection.data_received(rest)
+    idling.fire(at=105.0)
+    assert idling.is_closed
+
+
+def test_a_request_after_a_refused_body_keeps_the_connection() -> None:
+    idling = Idling()
+    idling.ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    idling.answer()
+    idling.connection.data_received(b"x" * 8)
+    idling.connection.data_received(b"GET / HTTP/1.1\r\n")
+    idling.fire(at=105.0)
+    assert not idling.is_closed
 
 
 async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:

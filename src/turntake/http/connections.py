@@ -19,18 +19,18 @@ as it is, but the parser passes over its body. So such a request is read again w
 import logging
 import sys
 from functools import cached_property, lru_cache
-from http import HTTPStatus
 from typing import Any, Literal, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from turntake.clock import Clock, SystemClock, Timer
 from turntake.counted_log import CountedLog
 from turntake.errors import Problem
+from turntake.http.exchange import head_of
 from turntake.http.hosts import LONGEST_HOST
+from turntake.http.kept_connection import KeptConnection
 from turntake.http.options import HttpOptions
-from turntake.http.peer_user import CONNECTION, Address, is_another_users
+from turntake.http.peer_user import Address, is_another_users
 from turntake.http.problem import response_to
 
 log = logging.getLogger("turntake")
@@ -88,7 +88,7 @@ class Limits:
             connection.refuse_late()
 
 
-class LimitedConnection(HttpToolsProtocol):
+class LimitedConnection(KeptConnection):
     """uvicorn's protocol with limits. Whoever breaks one is told so, and the connection is closed."""
 
     def __init__(self, limits: Limits, **made_by_uvicorn: Any) -> None:
@@ -126,7 +126,7 @@ class LimitedConnection(HttpToolsProtocol):
             return
         # The rest of a body that was refused before its end is not a reason to keep the connection.
         if self._next != "body" or not self.cycle.response_complete:
-            self._unset_keepalive_if_required()
+            self.idle_since = None
         before = self._next
         if before == "body":
             self._bytes += len(data)
@@ -186,7 +186,6 @@ class LimitedConnection(HttpToolsProtocol):
             self._head_again = self._head_without_upgrade()
             return
         self._next, self._bytes = "body", 0
-        cast(dict[str, Any], self.scope)[CONNECTION] = self
         super().on_headers_complete()
         self.headers = []  # what follows the body is put here, where nobody looks, and not into the request
         if len(self.pipeline) > WAITING_REQUESTS:
@@ -301,6 +300,4 @@ def raise_file_limit() -> int | None:
 @lru_cache(maxsize=32)
 def _answer(status: int, detail: str, more: tuple[tuple[str, str], ...]) -> bytes:
     response = response_to(Problem(status, detail, headers=dict(more) | {"Connection": "close"}))
-    lines = [b"%s: %s\r\n" % (name, value) for name, value in response.raw_headers]
-    phrase = HTTPStatus(status).phrase.encode()
-    return b"HTTP/1.1 %d %s\r\n%s\r\n%s" % (status, phrase, b"".join(lines), bytes(response.body))
+    return head_of(status, response.raw_headers) + bytes(response.body)

@@ -1,8 +1,9 @@
 """Bounds how large the body of a request may be and how long it may take to arrive. The ASGI server does neither.
 
 How this works: `BodyLimit` stands in front of an endpoint, reads the whole body, and hands it on in one piece, so that
-no endpoint ever waits for a slow sender. A body that is too large is refused, but one that is not far too large is
-still read to its end: a sender that is cut off while it writes sees a broken connection instead of our answer.
+no endpoint ever waits for a slow sender. A body that our own server has read by then, as nearly every one, needs no
+time limit. A body that is too large is refused, but one that is not far too large is still read to its end: a sender
+that is cut off while it writes sees a broken connection instead of our answer.
 Bodies that arrive at the same time may take so much memory together; then only small ones are read any further.
 
 `asyncio.timeout` would set and cancel a timer for every request. `Deadlines` notes when each read began instead, and
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from turntake.clock import Clock
 from turntake.counted_log import CountedLog
 from turntake.errors import Problem
+from turntake.http.exchange import EXCHANGE, Exchange
 from turntake.http.options import HttpOptions
 
 log = logging.getLogger("turntake")
@@ -74,13 +76,19 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            size = announced_bytes(scope["headers"])
-            if size != 0:
+            body = self._arrived(scope, receive)
+            if body is None and (size := announced_bytes(scope["headers"])) != 0:
                 body = await self._body(size, receive)
                 if body is None:
                     return
+            if body is not None:
                 receive = _replay(body, receive)
         await self._app(scope, receive, send)
+
+    def _arrived(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body, if our own server has all of it already, as of nearly every request, and it is not too large."""
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        return None if exchange is None else exchange.take_body(receive, self._max_bytes)
 
     async def _body(self, size: int | None, receive: Receive) -> bytes | None:
         """The body, or None if the sender left before its end."""
