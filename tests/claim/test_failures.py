@@ -50,7 +50,7 @@ def test_of_a_long_error_only_the_beginning_is_kept(kind: type[Exception]) -> No
     [
         (RetryLater(2, "a secret"), Retry(2_000, False, "RetryLater: a secret"), logging.INFO, "postpone"),
         (GiveUp("a secret"), Dead("given up", "a secret"), logging.WARNING, "give up"),
-        (ValueError("a secret"), Dead("failed 1 times", "ValueError: a secret"), logging.WARNING, "fail"),
+        (ValueError("a secret"), Dead("failed once", "ValueError: a secret"), logging.WARNING, "fail"),
     ],
 )
 def test_what_follows_is_logged_without_the_words(

@@ -179,7 +179,7 @@ async def test_a_time_limit_of_the_handlers_own_is_a_failure_like_any_other(
         await say(turns, "hello")
         await clock.advance(10)
         (letter,) = (await store.letters.list(10)).items
-    assert (letter.reason, letter.error) == ("failed 1 times", "TimeoutError: the model took too long")
+    assert (letter.reason, letter.error) == ("failed once", "TimeoutError: the model took too long")
 
 
 async def test_a_sink_with_a_time_limit_of_its_own_gets_no_other(clock: VirtualClock, store: MemoryStore) -> None:

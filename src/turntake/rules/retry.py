@@ -82,7 +82,7 @@ def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: 
     """What follows a failed attempt. `turn.failures` counts the failures before this one."""
     failures = turn.failures + 1
     if failures >= rules.max_attempts:
-        return Dead(reason or f"failed {failures} times", error)
+        return Dead(reason or ("failed once" if failures == 1 else f"failed {failures} times"), error)
     return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, turn, now)
 
 

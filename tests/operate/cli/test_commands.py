@@ -169,10 +169,10 @@ def test_letters(quick: Served, capsys: Output) -> None:
         capsys.readouterr()
         assert main(["letters", "list", "--url", quick.url]) == 0
         (row,) = [line for line in capsys.readouterr().out.splitlines() if letter in line]
-        assert "failed 1 times: " in row, "the error is what tells one outage from another"
+        assert "failed once: " in row, "the error is what tells one outage from another"
         assert main(["letters", "show", letter, "--url", quick.url]) == 0
         said = capsys.readouterr().out
-        assert "reason        failed 1 times, after 1 attempt" in said
+        assert "reason        failed once, after 1 attempt" in said
         assert "fail me" in said
         assert main(["letters", "retry", letter, "--url", quick.url]) == 0
         assert "Due again: turntake conversations default:generic:default:hal" in capsys.readouterr().out
