@@ -2,8 +2,8 @@
 
 How this works: SQLite would copy all of it inside a commit, and whoever is in that commit waits, with everybody behind
 it: a tenth of a second each time. So a thread copies it on a connection of its own, while commits go on. But the log
-begins anew only once all of it was copied, and something always came meanwhile. That rest is small, and the writer
-copies it itself, after one of its commits.
+begins anew only once all of it was copied, and something always came meanwhile. That is copied in further passes, each
+shorter than the one before, until what is left is so little that the writer copies it itself, after one of its commits.
 
 Checkpoints are rare: busy pages are then copied back once and not again and again, which keeps the cost of a message
 the same with few and with very many conversations waiting.
@@ -16,11 +16,10 @@ import apsw
 
 # 80 MB of log: the pages that most people write to are in it many times by then, and are copied once.
 CHECKPOINT_PAGES = 20_000
-# What a commit may copy. At 1,000 messages a second a few hundred pages come meanwhile; under a flood, all of it takes
-# some 20 ms. If the thread copied those too, it would copy busy pages again and again.
-SMALL_REST = 5_000
-# A log of 400 MB grows faster than it is copied: writers have to wait for that now.
-LARGEST_LOG = 5 * CHECKPOINT_PAGES
+# What is left to a commit: some milliseconds, most of them for the disk to write the pages.
+SMALL_REST = 200
+# At 1,000 messages a second three do. Under a flood, more would copy busy pages again and again.
+MOST_PASSES = 4
 
 
 class Checkpoints:
@@ -32,7 +31,6 @@ class Checkpoints:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="turntake-sqlite-checkpoints")
         self._copying: Future[None] | None = None
         self._pages = 0
-        self._copied = 0
         writer.set_wal_hook(self._note)
 
     def close(self) -> None:
@@ -43,19 +41,22 @@ class Checkpoints:
 
     def after_commit(self) -> None:
         """To be called where a commit is made, by the same thread, while nobody uses the writer's connection."""
-        if self._pages < CHECKPOINT_PAGES or (self._copying is not None and not self._copying.done()):
+        if self._pages < CHECKPOINT_PAGES:
             return
-        if self._pages - self._copied <= SMALL_REST or self._pages >= LARGEST_LOG:
-            self._copied = 0
+        if self._copying is None:
+            self._copying = self._thread.submit(self._copy)
+        elif self._copying.done():
+            self._copying = None
             with suppress(apsw.Error):
                 self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        else:
-            self._copying = self._thread.submit(self._copy)
 
     def _copy(self) -> None:
-        """If another process is at it just now, it is tried again after the next commit."""
+        """If another process is at it just now, that does as well."""
         with suppress(apsw.Error):
-            _, self._copied = self._copier.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            for _ in range(MOST_PASSES):
+                _, copied = self._copier.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if self._pages - copied <= SMALL_REST:
+                    return
 
     def _note(self, connection: apsw.Connection, name: str, pages: int) -> int:
         """SQLite says after each commit how many pages the log has. It then makes no checkpoints of its own."""
