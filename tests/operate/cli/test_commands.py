@@ -119,7 +119,7 @@ def test_the_servers_own_words_reach_the_person(patient: Served, capsys: Output)
     assert main(["conversations", "a:b", "--url", patient.url]) == 1
     assert "A conversation key reads tenant:channel:account:conversation" in capsys.readouterr().err
     assert main(["conversations", "nobody-yet", "--url", patient.url]) == 1
-    assert "No message of such a conversation is known" in capsys.readouterr().err
+    assert "No such conversation is known" in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_turntake_is_one_line_of_error(patient: Served, capsys: Output) -> None:
