@@ -22,7 +22,7 @@ class HandlerLimit:
     def __init__(self, limits: "HandlerLimits", at: int) -> None:
         self.at = at
         self._limits = limits
-        self._task = asyncio.current_task()
+        self._task = asyncio.current_task(limits.loop)
         self._has_expired = False
 
     def __enter__(self) -> Self:
@@ -58,6 +58,7 @@ class HandlerLimits:
 
     def __init__(self, clock: Clock, duration_ms: int) -> None:
         self.duration_ms = duration_ms
+        self.loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._clock = clock
         self._limits: set[HandlerLimit] = set()
         self._timer: Timer | None = None

@@ -47,6 +47,7 @@ class Worker:
     def __init__(self, ports: Ports, alarm: Alarm, options: WorkerOptions) -> None:
         self._ports = ports
         self._clock = ports.store.clock
+        self._loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._alarm = alarm
         self._options = options
         self._running: dict[Attempt, asyncio.Task[None]] = {}
@@ -199,7 +200,7 @@ class Worker:
         if attempt.company == "nobody":
             self._company.close()
         self._latest[claim.key] = attempt
-        self._running[attempt] = asyncio.create_task(self._run(attempt))
+        self._running[attempt] = self._loop.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
         claim, observers = attempt.claim, self._ports.observers

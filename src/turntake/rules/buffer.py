@@ -38,7 +38,7 @@ def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int) 
         due = buffer.due
     return replace(
         buffer,
-        last_at=arrival_at(conversation, now),
+        last_at=max(now, buffer.last_at),
         due=due,
         due_by_messages=due_by_messages,
         decisions=_noted(buffer.decisions, due, now),
@@ -53,10 +53,12 @@ def with_room(conversation: Conversation, rules: Rules, more: int, size: int) ->
     buffer = conversation.buffer
     if buffer is None:
         return conversation
-    amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
     numbers = conversation.next_seq - buffer.last_portion_from
-    has_room = numbers - amendments + more <= rules.capacity and buffer.size + size <= rules.max_turn_bytes
-    if has_room or not numbers:
+    is_small = buffer.size + size <= rules.max_turn_bytes
+    if not numbers or (is_small and numbers + more <= rules.capacity):
+        return conversation
+    amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
+    if is_small and numbers - amendments + more <= rules.capacity:
         return conversation
     full = Portion(conversation.next_seq, amendments, buffer.size)
     return replace(conversation, buffer=replace(buffer, portions=(*buffer.portions, full), size=0))

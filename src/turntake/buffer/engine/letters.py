@@ -77,8 +77,8 @@ class CasLetters(Letters):
 
     async def _report_open(self, key: ConversationKey, turn_id: str, report: ReplyReport) -> bool:
         """Whether it was news of a turn that is still open: then it is noted in the conversation."""
-        call = SingleCall(lambda draft: draft.report(turn_id, report))
-        self._queue_of(key).submit(key, call)
+        call: SingleCall[bool] = SingleCall()
+        self._queue_of(key).submit(key, call, lambda draft: draft.report(turn_id, report))
         return await call.future
 
     async def _end(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
@@ -69,8 +69,8 @@ class CasStore(Store, Clocked):
         if len(arrivals) == 1:
             (arrival,) = arrivals
             payload = encode(arrival.message)
-            single = SingleCall(lambda draft: draft.append(arrival, payload), is_new=True)
-            self._queue(arrival.key).submit(arrival.key, single, size=len(payload))
+            single = _SingleAppend(is_new=True)
+            self._queue(arrival.key).submit(arrival.key, single, (arrival, payload), 1, len(payload))
             return [await single.future]
         indexes: dict[ConversationKey, int | list[int]] = {}
         for index, arrival in enumerate(arrivals):
@@ -85,7 +85,7 @@ class CasStore(Store, Clocked):
             return []
         call = _AppendCall(arrivals, len(indexes))
         for key, own in indexes.items():
-            self._queue(key).submit(key, call, own, 1 if isinstance(own, int) else len(own), call.size(own))
+            call.submit_to(self._queue(key), key, own)
         return await call.future
 
     async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
@@ -216,12 +216,21 @@ class CasStore(Store, Clocked):
         return WriteQueue(self.backend, shard, self.clock, self._backlog, self._rows)
 
     def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
-        call = SingleCall(operation)
-        self._queue(key).submit(key, call)
+        call: SingleCall[T] = SingleCall()
+        self._queue(key).submit(key, call, operation)
         return call.future
 
     def _queue(self, key: ConversationKey) -> WriteQueue:
         return self._queues[self.backend.shard_of(key)]
+
+
+class _SingleAppend(SingleCall[Appended]):
+    """An arrival and its bytes are the only item."""
+
+    __slots__ = ()
+
+    def run(self, draft: Draft, item: Any) -> None:
+        self._answer = draft.append(*item)
 
 
 class _AppendCall(Call[list[Appended]]):
@@ -233,20 +242,23 @@ class _AppendCall(Call[list[Appended]]):
         super().__init__(items, is_new=True)
         self._arrivals = arrivals
         self._payloads = [encode(arrival.message) for arrival in arrivals]
-        self._answers: dict[int, Appended] = {}
+        self._answers: list[Any] = [None] * len(arrivals)
 
-    def size(self, item: int | list[int]) -> int:
-        """The bytes of an item's messages."""
+    def submit_to(self, queue: WriteQueue, key: ConversationKey, item: int | list[int]) -> None:
         if isinstance(item, int):
-            return len(self._payloads[item])
-        return sum(len(self._payloads[index]) for index in item)
+            queue.submit(key, self, item, 1, len(self._payloads[item]))
+        else:
+            queue.submit(key, self, item, len(item), sum(len(self._payloads[index]) for index in item))
 
     def run(self, draft: Draft, item: int | list[int]) -> None:
-        for index in (item,) if isinstance(item, int) else item:
-            self._answers[index] = draft.append(self._arrivals[index], self._payloads[index])
+        if isinstance(item, int):
+            self._answers[item] = draft.append(self._arrivals[item], self._payloads[item])
+        else:
+            for index in item:
+                self.run(draft, index)
 
     def answer(self) -> list[Appended]:
-        return [self._answers[index] for index in range(len(self._arrivals))]
+        return self._answers
 
 
 def _extension(claim: Claim, lease_ms: int, lease: Lease | None) -> Callable[[Draft], bool]:

@@ -37,10 +37,8 @@ class SqliteHints(HintChannel):
         self._others: list[Path] = []
         self._look_at = 0
 
-    @property
-    def has_listeners(self) -> bool:
+    def has_listeners(self, now: int) -> bool:
         """Whether anybody else listens, as far as the last look, a horizon ago at most, could tell."""
-        now = self._clock.now()
         if now >= self._look_at:
             self._look_at = now + HORIZON_MS
             self._others = self._listeners()
@@ -51,7 +49,7 @@ class SqliteHints(HintChannel):
 
     def send(self, hint: Hint) -> None:
         """Takes microseconds, and waits for nobody."""
-        if self.has_listeners:
+        if self.has_listeners(self._clock.now()):
             line = _line(hint)
             self._others = [pipe for pipe in self._others if _write(pipe, line)]
 
