@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import ConversationKey, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
@@ -94,6 +96,24 @@ async def test_a_turn_that_waits_to_be_alone_hides_nobody(clock: VirtualClock, s
     assert waiting is not None
     assert waiting.conversation.turn is not None
     assert waiting.conversation.turn.attempt <= ALONE_AFTER + 1
+
+
+@pytest.mark.parametrize(("answer_ms", "longest_ms"), [(1, 4_500), (100, 8_000), (1_000, 65_000)])
+async def test_suspects_follow_each_other_as_quickly_as_they_are_answered(
+    clock: VirtualClock, store: MemoryStore, answer_ms: int, longest_ms: int
+) -> None:
+    """Each has the process to itself, and the others have it for as long in between; nobody waits for a clock."""
+    answered: list[str] = []
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(answer_ms)
+        answered.append(turn.conversation.conversation)
+
+    await write(store, clock, *(f"p{number}" for number in range(30)))
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock):
+        await clock.advance(longest_ms)
+    assert len(answered) == len(set(answered)) == 30
 
 
 async def test_only_a_death_alone_counts_as_a_failure(clock: VirtualClock, store: MemoryStore) -> None:
