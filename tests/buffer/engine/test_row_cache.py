@@ -1,5 +1,7 @@
 """The rows that a process remembers: as objects, as bytes, and within a bound."""
 
+import random
+
 import pytest
 
 from turntake.buffer.codec import encode
@@ -42,9 +44,32 @@ def test_bytes_are_bounded_and_whoever_talks_is_remembered(monkeypatch: pytest.M
         put(rows, number)
         put(rows, 0)
     remembered = [number for number, key in enumerate(KEYS) if rows.get(key)]
-    assert 9 < len(remembered) <= 22
+    assert 18 <= len(remembered) <= 22
     assert remembered[0] == 0
     assert remembered[1:] == list(range(101 - len(remembered), 100))
+
+
+def test_as_many_as_fit_are_remembered_in_whatever_order_they_talk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)
+    rows = RowCache(100 * (ENTRY_BYTES + 30))
+    order, chance = list(range(100)), random.Random(1)
+    for _ in range(10):
+        chance.shuffle(order)
+        for number in order:
+            put(rows, number)
+        assert all(rows.get(key) for key in KEYS)
+
+
+def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)
+    rows = RowCache(20 * (ENTRY_BYTES + 20))
+    put(rows, 0)
+    for _ in range(10):
+        for number in range(1, 15):
+            put(rows, number)
+            rows.drop(KEYS[number])
+            rows.drop(KEYS[number])
+    assert rows.get(KEYS[0])
 
 
 def test_writing_one_row_again_takes_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
