@@ -1,11 +1,14 @@
 """Which worker wakes for which deadline: a few for each, every worker for its share, and all agree."""
 
+import hashlib
 from collections import Counter
 
 import pytest
 
 from turntake.rules.watch import (
     ALONE,
+    JOIN_MS,
+    LIVING_MS,
     OVERDUE_MS,
     SLICE_MS,
     STAGGER_MS,
@@ -73,3 +76,23 @@ def test_all_agree_on_their_places() -> None:
     assert [place_of(name, names) for name in sorted(names)] == [Place(0, 3), Place(1, 3), Place(2, 3)]
     assert place_of("d", names) == Place(3, 4)
     assert place_of("d", []) == ALONE
+
+
+def test_whoever_died_is_soon_not_counted_on() -> None:
+    """Of four workers one is killed every three seconds and started again under another name. Few deadlines fall first
+    to somebody who is dead."""
+    said_at: dict[str, int] = {}
+    joins = {f"worker{number}": number * JOIN_MS // 4 for number in range(4)}
+    places: dict[str, Place] = {}
+    is_in_time: list[bool] = []
+    for now in range(0, 300_000, 50):
+        for worker, at in joins.items():
+            if at <= now:
+                said_at[worker], joins[worker] = now, at + JOIN_MS
+                places[worker] = place_of(worker, [name for name, said in said_at.items() if said >= now - LIVING_MS])
+        if now % 3_000 == 0 and now > 0:
+            killed = min(joins, key=lambda name: hashlib.sha256(name.encode()).digest())
+            del joins[killed], places[killed]
+            joins[f"worker{now}"] = now + 500
+        is_in_time.append(any(wake_at(place, 0, 1, now) == now for place in places.values()))
+    assert is_in_time.count(False) < len(is_in_time) / 4

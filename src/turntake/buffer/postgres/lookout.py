@@ -5,6 +5,9 @@ wake for. That is one of which it is the first watcher, or one that is past and 
 the second and the third watcher, who hear of it by its hint, come later by a step each. A step is longer here than in
 `rules/watch.py`, since a claim is two round trips and a commit: whoever came earlier would only find the row locked.
 What is overdue by more is everybody's, whoever looks.
+
+Since that step is long, a worker that died must be missed soon, so each says every second that it lives. That takes no
+transaction of its own: the first look after a worker said so says it again, and brings back who else lives.
 """
 
 from collections.abc import Sequence
@@ -24,6 +27,11 @@ EVERYBODYS_MS = WATCHERS * STEP_MS
 class PostgresLookout(Lookout):
     """One for each process. Who lives is a table, `workers`."""
 
+    _worker: str | None = None
+    """Who looks, once it joined."""
+    _met: list[str] | None = None
+    """Who lives, if a look found out since the last `join`."""
+
     def __init__(
         self,
         pool: Pool,
@@ -40,10 +48,15 @@ class PostgresLookout(Lookout):
         self._place = ALONE
 
     async def join(self, worker: str, now: int) -> list[str]:
+        met, self._met = self._met, None
+        if met is not None and worker == self._worker:
+            return met
+        self._worker = worker
         known = {"worker": worker, "now": now, "gone_at": now - LIVING_MS}
         return [name for (name,) in await self._pool.fetch(self._queries["join"], known)]
 
     async def leave(self, worker: str) -> None:
+        self._worker = None
         await self._pool.fetch(self._queries["leave"], (worker,))
 
     def take_place(self, place: Place) -> None:
@@ -62,11 +75,16 @@ class PostgresLookout(Lookout):
         return due_at
 
     async def next_look(self, now: int) -> int | None:
-        if self._place.workers == 1:
+        is_saying = self._worker is not None and self._met is None
+        if self._place.workers == 1 and not is_saying:
             return await self.next_due()
         look = self._index_start.look(now)
-        span = look.start, now + HORIZON_MS, self._place.workers
-        ((due_ats, server_at, seen_at),) = await self._pool.fetch(self._queries["next_dues"], span)
+        span = {"start": look.start, "end": now + HORIZON_MS, "most": self._place.workers}
+        if is_saying:
+            known = span | {"worker": self._worker, "now": now, "gone_at": now - LIVING_MS}
+            ((due_ats, server_at, seen_at, self._met),) = await self._pool.fetch(self._queries["look_and_join"], known)
+        else:
+            ((due_ats, server_at, seen_at),) = await self._pool.fetch(self._queries["next_dues"], span)
         self._index_start.looked(look, due_ats[0] if due_ats else None)
         await self._noted_time.looked(server_at, seen_at)
         return look_at(self._place, due_ats, now)

@@ -28,8 +28,21 @@ SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY du
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
 -- next_dues: some of the deadlines between two times, the server's time, and the latest any process saw
-SELECT ARRAY(SELECT due_at FROM {schema}.conversations WHERE due_at >= %s AND due_at <= %s ORDER BY due_at LIMIT %s),
+SELECT ARRAY(
+        SELECT due_at FROM {schema}.conversations WHERE due_at BETWEEN %(start)s AND %(end)s ORDER BY due_at LIMIT %(most)s
+    ),
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
+
+-- look_and_join: the same, and the worker that looks lives; also, who else does
+WITH seen AS (
+    INSERT INTO {schema}.workers (id, seen_at) VALUES (%(worker)s, %(now)s)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+)
+SELECT ARRAY(
+        SELECT due_at FROM {schema}.conversations WHERE due_at BETWEEN %(start)s AND %(end)s ORDER BY due_at LIMIT %(most)s
+    ),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0),
+    ARRAY(SELECT id FROM {schema}.workers WHERE seen_at >= %(gone_at)s);
 
 -- join: the worker lives; those that were silent for long are gone
 WITH gone AS (DELETE FROM {schema}.workers WHERE seen_at < %(gone_at)s AND id <> %(worker)s), seen AS (

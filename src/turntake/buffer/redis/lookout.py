@@ -46,11 +46,13 @@ class RedisLookout(Lookout):
 
     async def join(self, worker: str, now: int) -> list[str]:
         with unavailable_on_error():
-            if not self._has_joined:
-                await self._client.zremrangebyscore(self._workers, "-inf", now - LIVING_MS)
+            async with self._client.pipeline(transaction=False) as pipeline:
+                if not self._has_joined:
+                    pipeline.zremrangebyscore(self._workers, "-inf", now - LIVING_MS)
+                pipeline.zadd(self._workers, {worker: now})
+                pipeline.zrange(self._workers, now - LIVING_MS, "+inf", byscore=True)
+                *_, members = await pipeline.execute()
             self._has_joined = True
-            await self._client.zadd(self._workers, {worker: now})
-            members = await self._client.zrange(self._workers, now - LIVING_MS, "+inf", byscore=True)
         return [member.decode() for member in members]
 
     async def leave(self, worker: str) -> None:
@@ -87,7 +89,7 @@ class RedisLookout(Lookout):
         place, count = self._place or ALONE, len(self._shards)
         numbers = self._worth_a_look(now, now - HORIZON_MS)
         depth = 1 if parts(place, count) == 1 else min(2 * place.workers, DEEPEST)
-        looks = await self._read(numbers, "0", str(depth - 1))
+        looks = await self._read(numbers, *_first(depth, now + HORIZON_MS))
         self._put_off(numbers, looks, now)
         for number, entries in looks.items():
             deadlines = [int(score) for score, _ in entries if score != IDLE]
@@ -158,3 +160,9 @@ class RedisLookout(Lookout):
                 return [await self._commands.execute_command(*commands[0])]
             return list(await asyncio.gather(*(self._commands.execute_command(*command) for command in commands)))
         return await self._nodes.pipelined(numbers[0], commands)
+
+
+def _first(depth: int, until: int) -> tuple[str, ...]:
+    """The first entries of an index. Of several only those of the next horizon, by when it is looked at again: idle
+    conversations lie behind them, and forty workers that each read eighty of those would keep the server busy."""
+    return ("0", "0") if depth == 1 else ("-inf", str(until), "BYSCORE", "LIMIT", "0", str(depth))
