@@ -18,6 +18,7 @@ from turntake.claim.company import Company
 from turntake.claim.handler_limits import HandlerLimits
 from turntake.claim.leases import LeaseKeeper
 from turntake.claim.options import WorkerOptions
+from turntake.claim.outage import Outage
 from turntake.claim.replying import SEND_GRACE_MS
 from turntake.claim.sending import SendingPlaces
 from turntake.claim.watch import Watch
@@ -57,6 +58,7 @@ class Worker:
         self._watch = Watch(self._clock, lambda: self._free <= 0)
         limits, breakers = HandlerLimits(self._clock, options.handler_ms), Breakers(ports.store, alarm.wake)
         self._shared = Shared(options, limits, breakers, SendingPlaces(self._clock), self._free_slot)
+        self._outage = Outage(self._clock)
         self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
@@ -128,10 +130,9 @@ class Worker:
         while not self._is_stopping:
             try:
                 look_at = await self._claim_due(look_at)
+                self._outage.succeeded()
             except Exception as error:
-                # The words of a store; those of anything else may be a person's.
-                why = {"reason": str(error)} if isinstance(error, StoreUnavailable) else {}
-                log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__, **why})
+                self._outage.failed(error)
                 look_at = self._clock.now() + STORE_PAUSE_MS
             self._watch.woke(await self._alarm.sleep(look_at))
 
@@ -141,7 +142,7 @@ class Worker:
             try:
                 await self._ports.store.join(self._id)
             except Exception as error:
-                log.info("Other workers were not met", extra={"action": "join", "error": type(error).__name__})
+                log.debug("Other workers were not met", extra={"action": "join", "error": type(error).__name__})
             await self._clock.sleep(JOIN_MS)
 
     async def _claim_due(self, known_at: int | None) -> int | None:

@@ -8,6 +8,7 @@ rows may have changed by then, here or in another process; the version tells, so
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -46,6 +47,8 @@ log = logging.getLogger("turntake")
 
 # Each waits ten seconds: five minutes in all, in which a file of a hundred million rows can be migrated.
 START_TRIES = 30
+# Bytes. One transaction may need this much; with less, messages are refused sooner or later.
+LEAST_FREE = 1_048_576
 
 
 class SqliteBackend(Backend):
@@ -74,6 +77,11 @@ class SqliteBackend(Backend):
         self.archive.close()
         self._reader.close()
         await asyncio.to_thread(self._writer.close)
+
+    async def probe(self) -> None:
+        if shutil.disk_usage(self._path.parent).free < LEAST_FREE:
+            raise StoreUnavailable(f"The disk is full: make room beside {self._path}.")
+        await self.next_due()
 
     def shard_of(self, key: ConversationKey) -> int:
         return 0
