@@ -36,6 +36,28 @@ def test_a_long_row_is_kept_as_bytes_only() -> None:
     assert rows.get(KEYS[1]) is not written
 
 
+def test_a_row_that_grew_long_is_not_remembered_as_it_was_before() -> None:
+    rows = RowCache()
+    put(rows, 1)
+    written = put(rows, 1, "x" * row_cache.LARGEST_OBJECT)
+    assert rows.get(KEYS[1]) == written
+    put(rows, 1)
+    rows.drop(KEYS[1])
+    assert rows.get(KEYS[1]) is None
+
+
+def test_a_row_of_which_nobody_has_the_bytes_is_not_kept_as_the_bytes_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What others wrote is met without its bytes; those of before are of an older version."""
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 1)
+    rows = RowCache()
+    before = put(rows, 1)
+    rows.put(KEYS[1], Row(before.version + 1, Conversation(9)), b"")
+    put(rows, 2)
+    assert rows.get(KEYS[1]) in (None, before)
+
+
 def test_bytes_are_bounded_and_whoever_talks_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty fit: of a hundred, the latest are there, and the one that talked again and again."""
     monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 0)

@@ -106,7 +106,12 @@ class Draft(msgspec.Struct, gc=False):
     @property
     def open_from(self) -> int:
         """The number of the first message that is not settled; the next one's if there is none."""
-        return min((numbers.start for numbers in open_ranges(self.conversation)), default=self.conversation.next_seq)
+        conversation = self.conversation
+        if conversation.resumed:
+            return min(numbers.start for numbers in open_ranges(conversation))
+        if conversation.turn is not None:
+            return conversation.turn.head
+        return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
 
     def encode(self) -> None:
         """Writes the conversation down, once all is decided."""

@@ -111,7 +111,7 @@ class Job(msgspec.Struct, gc=False, eq=False):
         except Exception as error:
             self.fail(error)
             return False
-        if not items or (self.is_fresh and not draft.is_changed):
+        if not items or (self.is_fresh and not draft.body):
             self.succeed()
             return False
         return True

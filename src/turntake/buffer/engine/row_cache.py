@@ -1,10 +1,10 @@
 """The rows that this process wrote last, and what it does about those that it does not remember.
 
 How this works: a conversation that talks again is decided on the row that is remembered here, without asking. The
-latest rows are kept as objects; many more are kept as their bytes, which take a third of the room and two microseconds
-to read. Both are bounded, for all shards together, and what was not written for longest is forgotten first. (Two
-generations of bytes, of which the older is dropped whole, would need no order. But of 200,000 conversations that talk
-at random they had forgotten half when those talked again.)
+latest rows are kept as objects. Many more are kept as their bytes after that, which take a third of the room and two
+microseconds to read. Both are bounded, for all shards together, and what was not written for longest is forgotten
+first. (Two generations of bytes, of which the older is dropped whole, would need no order. But of 200,000 conversations
+that talk at random they had forgotten half when those talked again.)
 
 Beyond that, nearly every row is unknown. Taking each for new would have most drafts refused and written a second time,
 so while most unknown rows turn out to exist, they are read first, all of a batch in one call. While most of them are
@@ -45,6 +45,8 @@ class RowCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._rows: OrderedDict[ConversationKey, Row] = OrderedDict()
+        # The bytes of those rows, which remain once they are no longer kept as objects.
+        self._bodies: dict[ConversationKey, bytes] = {}
         self._most_bytes = most_bytes
         self._packed: dict[int, bytes] = {}  # a plain one: the garbage collector need not walk through it
         self._packed_bytes = 0
@@ -64,16 +66,22 @@ class RowCache:
 
     def put(self, key: ConversationKey, row: Row, body: bytes) -> None:
         """The row that was written, with the bytes it was written as; without bytes, one that was there already."""
-        if len(body) <= LARGEST_OBJECT:
-            self._rows[key] = row
-            self._rows.move_to_end(key)
-            if len(self._rows) > ROWS_AS_OBJECTS:
-                self._rows.popitem(last=False)
-        if body and self._most_bytes:
-            self._put_bytes(hash(key), _VERSION.pack(row.version) + body)
+        self._bodies.pop(key, None)
+        if len(body) > LARGEST_OBJECT:
+            self._rows.pop(key, None)
+            self._put_bytes(key, row, body)
+            return
+        if body:
+            self._bodies[key] = body
+        self._rows[key] = row
+        self._rows.move_to_end(key)
+        if len(self._rows) > ROWS_AS_OBJECTS:
+            oldest, row = self._rows.popitem(last=False)
+            self._put_bytes(oldest, row, self._bodies.pop(oldest, b""))
 
     def drop(self, key: ConversationKey) -> None:
         self._rows.pop(key, None)
+        self._bodies.pop(key, None)
         packed = self._packed.pop(hash(key), None)
         if packed is not None:
             self._packed_bytes -= len(packed) + ENTRY_BYTES
@@ -82,7 +90,10 @@ class RowCache:
         """A row that was not remembered was there already, or was new."""
         self._share_known += LEARNING * (is_known - self._share_known)
 
-    def _put_bytes(self, name: int, packed: bytes) -> None:
+    def _put_bytes(self, key: ConversationKey, row: Row, body: bytes) -> None:
+        if not body or not self._most_bytes:
+            return
+        name, packed = hash(key), _VERSION.pack(row.version) + body
         # Taken out first, so that it comes last: a dict keeps the order in which its keys came.
         before = self._packed.pop(name, None)
         self._packed[name] = packed

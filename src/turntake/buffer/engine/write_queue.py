@@ -229,7 +229,7 @@ class WriteQueue:
         soonest: dict[int, int] = {}
         for draft in drafts:
             due_at = draft.conversation.due_at
-            if draft.is_changed and due_at is not None and due_at < now + HORIZON_MS:
+            if due_at is not None and due_at < now + HORIZON_MS and draft.body:
                 near = slice_of(due_at)
                 if not now + HINT_LATE_MS < self._hinted.get(near, 0) <= due_at:
                     soonest[near] = min(due_at, soonest.get(near, due_at))

@@ -73,7 +73,7 @@ class RedisBackend(Backend):
         self._primary.open()
         self._closing.callback(self._primary.close)
         try:
-            with unavailable_on_error():
+            with unavailable_on_error:
                 await refuse_unsafe(self._client)
                 self.shards = await self._known_shards()
                 self._divide(Shards(self._options.prefix, self.shards))
@@ -118,7 +118,7 @@ class RedisBackend(Backend):
                 # Before the write: a look that is under way meanwhile may not see it.
                 self.lookout.expect(shard, draft.conversation.due_at)
         swap = partial(self._swapper.swap, self._rows.shards[shard], drafts, hint, self._options.wait)
-        return await self._nodes.unless_away(shard, swap)
+        return await (self._nodes.unless_away(shard, swap) if self._nodes.is_cluster else swap())
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator[RedisOffer]:

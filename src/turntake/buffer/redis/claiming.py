@@ -92,7 +92,7 @@ class RedisOffer(Offer):
         by_shard: dict[int, list[str]] = defaultdict(list)
         for due in wrong:
             by_shard[self._shards.number_of(due.key)].append(str(due.key))
-        with unavailable_on_error():
+        with unavailable_on_error:
             for number, keys in by_shard.items():
                 await self._claiming.repair.conversations(self._shards[number], keys)
 
@@ -124,7 +124,7 @@ class RedisOffer(Offer):
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         try:
-            with unavailable_on_error():
+            with unavailable_on_error:
                 answer = await RESERVE_DUE(self._claiming.commands, names, args)
         finally:
             self._claiming.size.took((loop.time() - began_at) * 1000, TIMEOUT_MS)
@@ -135,7 +135,7 @@ class RedisOffer(Offer):
                 reserved.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))
             except (ValueError, msgspec.MsgspecError):
                 log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
-                with unavailable_on_error():
+                with unavailable_on_error:
                     put_off = ("ZADD", shard.due, now + UNREADABLE_MS, key)
                     await self._claiming.commands.execute_command(*put_off)
         return reserved

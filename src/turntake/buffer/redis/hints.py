@@ -23,7 +23,7 @@ class RedisHints(HintChannel):
         self._clock = clock
 
     async def publish(self, hint: Hint) -> None:
-        with unavailable_on_error():
+        with unavailable_on_error:
             await self._client.publish(self.channel, encode_hint(hint))
 
     async def listen(self) -> AsyncIterator[Hint]:

@@ -45,7 +45,7 @@ class RedisLookout(Lookout):
         self._looked_at = [-HORIZON_MS] * len(shards)
 
     async def join(self, worker: str, now: int) -> list[str]:
-        with unavailable_on_error():
+        with unavailable_on_error:
             async with self._client.pipeline(transaction=False) as pipeline:
                 if not self._has_joined:
                     pipeline.zremrangebyscore(self._workers, "-inf", now - LIVING_MS)
@@ -56,7 +56,7 @@ class RedisLookout(Lookout):
         return [member.decode() for member in members]
 
     async def leave(self, worker: str) -> None:
-        with unavailable_on_error():
+        with unavailable_on_error:
             await self._client.zrem(self._workers, worker)
 
     def take_place(self, place: Place) -> None:
@@ -144,7 +144,7 @@ class RedisLookout(Lookout):
     async def _read(self, numbers: Iterable[int], *span: str) -> dict[int, list[Entry]]:
         """A span of each shard's index; a shard whose node does not answer is left out."""
         nodes = self._nodes.with_their_shards(numbers)
-        with unavailable_on_error():
+        with unavailable_on_error:
             answers = await self._nodes.ask({name: partial(self._ask, own, span) for name, own in nodes.items()})
         return {
             number: [(float(score), key) for key, score in grouped(part, 0, 2)]

@@ -42,8 +42,8 @@ class Nodes:
     def __init__(self, client: Client, shards: Shards) -> None:
         self._client = client
         self._shards = shards
-        self._is_cluster = isinstance(client, RedisCluster)
-        self._slots = [client.keyslot(shard.due) for shard in shards] if self._is_cluster else []
+        self.is_cluster = isinstance(client, RedisCluster)
+        self._slots = [client.keyslot(shard.due) for shard in shards] if self.is_cluster else []
         self._owing: dict[str, asyncio.Future[Any]] = {}
         self._pauses: dict[str, tuple[float, int]] = {}
         self._background: set[asyncio.Future[None]] = set()
@@ -51,7 +51,7 @@ class Nodes:
 
     def with_their_shards(self, numbers: Iterable[int]) -> dict[str, list[int]]:
         """The nodes that have these shards, by name, as far as we know."""
-        if not self._is_cluster:
+        if not self.is_cluster:
             return {"": list(numbers)}
         nodes: dict[str, list[int]] = {}
         for number in numbers:
@@ -68,7 +68,7 @@ class Nodes:
 
         Raises if there is no answer but errors, or no node of the cluster is left.
         """
-        if not self._is_cluster:
+        if not self.is_cluster:
             return {name: await ask() for name, ask in asked.items()}
         tasks = {name: self._start(name, ask) for name, ask in asked.items() if self._is_expected(name)}
         await self._settled(tasks, patience_ms)
@@ -98,7 +98,7 @@ class Nodes:
     async def unless_away(self, number: int, ask: Callable[[], Awaitable[T]]) -> T:
         """Raises at once while the shard's node is known to be away: to ask it would only make redis-py learn the whole
         cluster anew, again and again. One that is merely slow is asked."""
-        if not self._is_cluster:
+        if not self.is_cluster:
             return await ask()
         name = self._node_of(number)
         if self._has_failed(name) and not self._is_expected(name):

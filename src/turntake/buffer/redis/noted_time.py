@@ -21,13 +21,13 @@ class RedisNotedTime(NotedTime):
         self._nodes = nodes
 
     async def read(self) -> tuple[int, int]:
-        with unavailable_on_error():
+        with unavailable_on_error:
             server_at = await self._server_time()
             seen = await self._ask_shards("HGET", "seen")
         return server_at, max((int(at or 0) for at in seen), default=0)
 
     async def set(self, at: int) -> None:
-        with unavailable_on_error():
+        with unavailable_on_error:
             await self._ask_shards("HSET", "seen", at)
 
     async def _server_time(self) -> int:

@@ -33,7 +33,7 @@ class Repair:
     async def run(self) -> int:
         """All rows and all indexes; returns how many entries were wrong."""
         wrong = 0
-        with unavailable_on_error():
+        with unavailable_on_error:
             async for number, kind, names in self._row_names():
                 repair = self.conversations if kind == "c" else self._turns
                 wrong += await repair(self._rows.shards[number], names)

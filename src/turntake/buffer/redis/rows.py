@@ -35,7 +35,7 @@ class Rows:
         numbers = [self.shards.number_of(key) for key in keys]
         names = [self.shards[number].conversation(key) for number, key in zip(numbers, keys, strict=True)]
         if numbers and numbers.count(numbers[0]) == len(numbers):
-            with unavailable_on_error():
+            with unavailable_on_error:
                 answer = await LOAD(self._commands, names, ())
             return [row_of(version_of(state), body) for state, body in grouped(answer, 0, 2)]
         return [row_of(version_of(state), body or b"") for state, body in await self._fields(names, "s", "b")]
@@ -54,7 +54,7 @@ class Rows:
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
         name = self.shards.of(key.shard_hash).conversation(key)
         messages: Messages = {}
-        with unavailable_on_error():
+        with unavailable_on_error:
             for first in range(head, tail + 1, PAGE):
                 for seqs in await self._pages(name, range(first, min(first + PAGE, tail + 1))):
                     payloads = await self.client.hmget(name, [f"m{seq}" for seq in seqs])
@@ -86,7 +86,7 @@ class Rows:
         """The same fields of many hashes, in one round trip for each server."""
         if not names:
             return []
-        with unavailable_on_error():
+        with unavailable_on_error:
             if len(names) == 1:
                 return [await self.client.hmget(names[0], fields)]
             async with self.client.pipeline(transaction=False) as pipeline:

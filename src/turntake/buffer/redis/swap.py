@@ -20,7 +20,6 @@ import secrets
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -81,9 +80,12 @@ class SwapCall:
     ) -> None:
         self._shard = shard
         self._drafts = drafts
-        self.has_messages = any(draft.added for draft in drafts)
+        self.has_messages, has_turns = False, False
+        for draft in drafts:
+            self.has_messages = self.has_messages or bool(draft.added)
+            has_turns = has_turns or bool(draft.closed or draft.opened or draft.ended)
         self.keys: list[str] = [shard.due, shard.counts]
-        if any(_has_turns(draft) for draft in drafts):
+        if has_turns:
             self.keys += (shard.closed, shard.letters)
         decided_at = drafts[0].now if drafts else 0
         first_row = len(self.keys) + 1
@@ -105,13 +107,14 @@ class SwapCall:
     def _add(self, draft: Draft) -> None:
         key, conversation = str(draft.key), draft.conversation
         due, state = "", ""  # an unchanged draft is only compared
-        if draft.is_changed:
-            due = IDLE_WRITTEN if conversation.due_at is None else str(conversation.due_at)
+        if draft.body:
+            due_at = conversation.due_at
+            due = IDLE_WRITTEN if due_at is None else str(due_at)
             state = f"{draft.version} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
-        self.args += (key, draft.row.version, due, state, draft.body, draft.keep_ms)
-        self.args += (len(draft.added), len(draft.moved), turns)
+        added, moved = len(draft.added), len(draft.moved)
+        self.args += (key, draft.row.version, due, state, draft.body, draft.keep_ms, added, moved, turns)
         if draft.added:
             self.args += _messages(list(draft.added.values()))
         if draft.moved:
@@ -160,15 +163,19 @@ class Swapper:
         again each time, and the turn given up in the end.
         """
         behind_ms = self._behind_ms if drafts and self._clock.is_followed else ANY_TIME
-        with unavailable_on_error(), self._call_id(shard) as id:
-            call = SwapCall(id, shard, drafts, self._channel, hint, behind_ms)
+        field = self._take_field(shard)
+        with unavailable_on_error:
             try:
+                id = CallId(self._process, f"d{self._process}.{field}", next(self._numbers))
+                call = SwapCall(id, shard, drafts, self._channel, hint, behind_ms)
                 answer, is_safe = await self._write(call, replicas if call.has_messages else 0)
             except OutOfMemoryError as error:
                 if not call.has_messages:
                     raise
                 full = StoreUnavailable(f"The server has no memory left for messages ({error}).")
                 return await self._swap_others(shard, drafts, hint, full)
+            finally:
+                heappush(self._free_fields[shard.number], field)
         reply = call.read(answer)
         self._clock.follow(reply.server_at, reply.seen_at)
         # A server that takes longer than that for each call would refuse every draft: it is given more time.
@@ -185,20 +192,14 @@ class Swapper:
         answers = iter(await self.swap(shard, others, hint) if others else ())
         return [Refusal(draft.row, error=error) if draft.added else next(answers) for draft in drafts]
 
-    @contextmanager
-    def _call_id(self, shard: Shard) -> Iterator[CallId]:
+    def _take_field(self, shard: Shard) -> int:
         """A field of its own for each call that is under way in a shard, and as few fields as there ever were calls at
         once: those of processes that ended are only removed when another starts."""
         free = self._free_fields[shard.number]
         if free:
-            field = heappop(free)
-        else:
-            field = self._fields[shard.number]
-            self._fields[shard.number] += 1
-        try:
-            yield CallId(self._process, f"d{self._process}.{field}", next(self._numbers))
-        finally:
-            heappush(free, field)
+            return heappop(free)
+        self._fields[shard.number] += 1
+        return self._fields[shard.number] - 1
 
     async def _write(self, call: SwapCall, replicas: int) -> tuple[Any, bool]:
         """The script's answer, and whether so many replicas have what it wrote."""
@@ -215,7 +216,10 @@ class Swapper:
         if at <= counted_at:
             return
         self._counts[shard.number] = at, reply.messages
-        added = sum(len(draft.added) for draft, refusal in zip(drafts, reply.refusals, strict=True) if refusal is None)
+        added = 0
+        for draft, refusal in zip(drafts, reply.refusals, strict=True):
+            if refusal is None:
+                added += len(draft.added)
         lost = count - (reply.messages - added)
         if lost > 0:
             self.lost += lost
@@ -233,14 +237,11 @@ def _unless_acknowledged(draft: Draft, refusal: Refusal | None) -> Refusal | Non
     return refusal
 
 
-def _has_turns(draft: Draft) -> bool:
-    return bool(draft.closed or draft.opened or draft.ended)
-
-
 def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:
     """However many messages there are, they take at most three arguments: some services limit a call's arguments."""
-    payloads = [RECEIVED_AT.pack(message.received_at) + message.payload for message in added]
     if len(added) == 1:
-        return added[0].seq, added[0].id, payloads[0]
+        (message,) = added
+        return message.seq, message.id, RECEIVED_AT.pack(message.received_at) + message.payload
+    payloads = [RECEIVED_AT.pack(message.received_at) + message.payload for message in added]
     heads = [(message.seq, message.id, len(payload)) for message, payload in zip(added, payloads, strict=True)]
     return encode(heads), b"".join(payloads)
