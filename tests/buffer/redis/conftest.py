@@ -1,8 +1,8 @@
 """A server for each file, and for each test a store that nobody used before."""
 
 import gc
-import warnings
 import itertools
+import warnings
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
