@@ -58,8 +58,15 @@ def with_room(conversation: Conversation, rules: Rules, more: int, size: int) ->
     if not numbers or (is_small and numbers + more <= rules.capacity):
         return conversation
     amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
-    if is_small and numbers - amendments + more <= rules.capacity:
+    return conversation if is_small and numbers - amendments + more <= rules.capacity else divided(conversation)
+
+
+def divided(conversation: Conversation) -> Conversation:
+    """What waits will be a turn without what comes from here on."""
+    buffer = conversation.buffer
+    if buffer is None or conversation.next_seq == buffer.last_portion_from:
         return conversation
+    amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
     full = Portion(conversation.next_seq, amendments, buffer.size)
     return replace(conversation, buffer=replace(buffer, portions=(*buffer.portions, full), size=0))
 

@@ -204,7 +204,10 @@ Settlement = Answered | Retry | Dead
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared."""
+    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared.
+
+    `portions` are those of a buffer that was cleared, all of it.
+    """
 
     id: str
     head: int
@@ -217,6 +220,12 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: str = ""
     amendments: int = 0
     trace: str = ""
+    portions: tuple[Portion, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes its messages have; 0 if an earlier release wrote it."""
+        return sum(portion.size for portion in self.portions) if self.turn is None else self.turn.size
 
     @property
     def count(self) -> int:

@@ -111,7 +111,7 @@ class Model:
         for new_seq, message in enumerate(moved, conversation.next_seq):
             messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)
         amendments = sum(message.is_amendment for message in moved)
-        self.conversations[key] = transitions.requeue(conversation, len(moved), amendments, now)
+        self.conversations[key] = transitions.requeue(conversation, closed, len(moved), amendments, now)
         return self.conversations[key]
 
     def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs, now: int) -> ConversationKey | None:

@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from turntake.rules.buffer import (
     decided,
+    divided,
     first_portion,
     grown_buffer,
     is_ordered,
@@ -44,6 +45,7 @@ from turntake.rules.conversation import (
     Conversation,
     Dead,
     Lease,
+    Portion,
     Progress,
     Retry,
     SealedTurn,
@@ -243,16 +245,32 @@ def _next_resumed(conversation: Conversation) -> Conversation:
     return replace(conversation, epoch=conversation.epoch + 1, turn=first, resumed=tuple(rest))
 
 
-def requeue(conversation: Conversation, count: int, amendments: int, now: int) -> Conversation:
-    """`count` messages, of which some are `amendments`, come back from the dead letters, with the next numbers, and are
-    due at once."""
-    buffer = conversation.buffer
+def requeue(conversation: Conversation, letter: Closed, count: int, amendments: int, now: int) -> Conversation:
+    """The `count` messages of a letter, of which some are `amendments`, come back with the next numbers, and are due at
+    once. They join what waits if there is room for all of them in a turn as it is by default. What was cleared comes
+    back in the portions that it had, if there were several."""
+    has_several = len(letter.portions) > 1
+    room = divided(conversation) if has_several else with_room(conversation, Rules(), count - amendments, letter.size)
+    buffer = room.buffer
     due = Deadline(now, "retried")
     if buffer is None:
         buffer = Buffer(conversation.next_seq, now, now, due, due, ())
-    waiting = replace(buffer, due_by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
-    buffer = decided(waiting, due, now)
-    return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+    full = _moved(letter, conversation.next_seq, count)
+    waiting = replace(
+        buffer,
+        due_by_messages=due,
+        held_until=0,
+        amendments=buffer.amendments + amendments,
+        portions=buffer.portions + full,
+        size=letter.portions[-1].size if full else buffer.size + letter.size,
+    )
+    return replace(conversation, next_seq=conversation.next_seq + count, buffer=decided(waiting, due, now))
+
+
+def _moved(letter: Closed, first: int, count: int) -> tuple[Portion, ...]:
+    """All portions of a letter but the last, if its messages are numbered from `first` on."""
+    ends = (replace(portion, end=portion.end - letter.head + first) for portion in letter.portions[:-1])
+    return tuple(portion for portion in ends if portion.end < first + count)
 
 
 def set_back(conversation: Conversation, by_ms: int) -> Conversation:
@@ -406,8 +424,10 @@ def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Chan
         return Change(conversation)
     head, tail = buffer.head, conversation.next_seq - 1
     id, epoch = turn_id(key, head, tail, conversation.began_at), conversation.epoch
+    full = sum(portion.amendments for portion in buffer.portions)
+    portions = (*buffer.portions, Portion(tail + 1, buffer.amendments - full, buffer.size))
     closed = Closed(id, head, tail, "cleared", epoch, now, None, "cleared by order", amendments=buffer.amendments)
-    return Change(replace(conversation, buffer=None), closed)
+    return Change(replace(conversation, buffer=None), replace(closed, portions=portions))
 
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:

@@ -258,6 +258,23 @@ class StoreContract:
         assert taken[ANN] == [["m0", "m1", "m2"], ["m3", "m4", "m5"], ["m6", "m7"]]
         assert taken[BOB] == [["m0", "m1"], ["m2", "m3"], ["m4"]]
 
+    async def test_what_comes_back_from_the_letters_is_no_larger_than_a_turn_may_be(self, store: Store) -> None:
+        """A crowded buffer that was cleared comes back in its portions, and several letters do not become one turn."""
+        few = Rules(capacity=20)
+        for start in (0, 45):
+            await say(store, *(f"m{number}" for number in range(start, start + 45)), rules=few)
+            await store.touch(ANN, Touch("clear"), few)
+        letters = sorted((await store.letters.list(10)).items, key=lambda letter: letter.at)
+        for letter in letters:
+            assert await store.letters.retry(letter.id) is not None
+        await say(store, "last", rules=few)
+        sizes = []
+        while claims := await store.claim(10, LEASE_MS):
+            for claim in claims:
+                sizes.append(len(claim.messages))
+                assert await store.settle(claim, Answered())
+        assert sizes == [20, 20, 5, 20, 20, 6]
+
     async def test_a_claimed_conversation_is_nobody_elses_until_the_lease_ends(
         self, store: Store, clock: VirtualClock
     ) -> None:

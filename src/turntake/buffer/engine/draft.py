@@ -182,7 +182,7 @@ class Draft(msgspec.Struct, gc=False):
         seqs = sorted(message.seq for message in messages)
         self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
         amendments = sum(message.is_amendment for message in messages)
-        self.conversation = transitions.requeue(self.conversation, len(seqs), amendments, self.now)
+        self.conversation = transitions.requeue(self.conversation, letter, len(seqs), amendments, self.now)
         self.ended = (letter,)
         return self.conversation
 
