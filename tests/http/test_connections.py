@@ -12,7 +12,13 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from turntake import TurnTake
-from turntake.http.connections import LimitedConnection, Limits, most_connections, raise_file_limit
+from turntake.http.connections import (
+    WAITING_REQUESTS,
+    LimitedConnection,
+    Limits,
+    most_connections,
+    raise_file_limit,
+)
 from turntake.http.options import HttpOptions
 from turntake.http.server import Server, listen, url_of
 from turntake.testing.clock import VirtualClock
@@ -172,8 +178,9 @@ async def test_a_body_may_be_larger_than_headers() -> None:
         whole = await guard.said(head % len(body) + body)
         parted = await guard.said(head % len(body), body[:2_000], body[2_000:])
         reader, writer = await guard.opened(head % len(body) + body[:2_000])
-        await until_read(guard)
-        writer.write(body[2_000:])
+        for piece in (body[2_000:4_000], body[4_000:]):
+            await until_read(guard)
+            writer.write(piece)
         begun = await asyncio.wait_for(reader.read(), 20)
         writer.close()
         assert begun.startswith(b"HTTP/1.1 202 ")
@@ -229,6 +236,14 @@ async def test_a_request_that_offers_http_2_is_read_with_its_body(cut: int) -> N
         writer.close()
 
 
+async def test_what_follows_the_last_request_of_a_connection_is_passed_over() -> None:
+    """Also if that request offers another protocol: it is answered all the same."""
+    async with guarded() as guard:
+        for offer in (b"Connection: close\r\n", b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n"):
+            last = HEALTHY.replace(b"\r\n\r\n", b"\r\n" + offer + b"\r\n")
+            assert (await guard.said(last + b"and more")).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_a_tunnel_is_refused() -> None:
     async with guarded() as guard:
         assert (await guard.said(b"CONNECT /v1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
@@ -237,8 +252,8 @@ async def test_a_tunnel_is_refused() -> None:
 
 async def test_as_many_requests_as_a_client_may_need_wait_behind_the_first() -> None:
     async with guarded() as guard:
-        reader, writer = await guard.opened(HEALTHY * 100)
-        for _ in range(100):
+        reader, writer = await guard.opened(HEALTHY * (1 + WAITING_REQUESTS))
+        for _ in range(1 + WAITING_REQUESTS):
             await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
         writer.close()
 
@@ -367,6 +382,15 @@ def test_the_rest_of_a_refused_body_does_not_keep_the_connection(rest: bytes) ->
     assert idling.is_closed
 
 
+def test_what_followed_a_body_does_not_count_for_the_next_request() -> None:
+    idling = Idling()
+    idling.ask(CHUNKED_MESSAGE)
+    idling.connection.data_received(b"X-A: " + b"y" * 16_000 + b"\r\n\r\n")
+    idling.answer()
+    idling.connection.data_received(b"GET / HTTP/1.1\r\nX-A: " + b"y" * 1_000)
+    assert not idling.is_closed
+
+
 def test_a_request_after_a_refused_body_keeps_the_connection() -> None:
     idling = Idling()
     idling.ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
@@ -377,16 +401,21 @@ def test_a_request_after_a_refused_body_keeps_the_connection() -> None:
     assert not idling.is_closed
 
 
-async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:
-    """However slow, whoever reads on is not."""
-    clock = VirtualClock()
-    transport = Mock(is_closing=Mock(return_value=False))
+def writing(clock: VirtualClock) -> tuple[LimitedConnection, Mock]:
+    """A connection whose client does not read as fast as it is answered, and its transport."""
+    transport = Mock(is_closing=Mock(return_value=False), get_write_buffer_size=Mock(return_value=100_000))
     config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
     connection = LimitedConnection(Limits(clock=clock), config=config, server_state=ServerState(), app_state={})
     connection.connection_made(transport)
     connection._limits.end(connection)
-    transport.get_write_buffer_size.return_value = 100_000
     connection.pause_writing()
+    return connection, transport
+
+
+async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:
+    """However slow, whoever reads on is not."""
+    clock = VirtualClock()
+    _, transport = writing(clock)
     await clock.advance(29_000)
     transport.get_write_buffer_size.return_value = 99_999
     await clock.advance(30_999)
@@ -397,14 +426,20 @@ async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:
 
 async def test_an_answer_that_is_read_in_the_end_keeps_its_connection() -> None:
     clock = VirtualClock()
-    transport = Mock(is_closing=Mock(return_value=False), get_write_buffer_size=Mock(return_value=100_000))
-    config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
-    connection = LimitedConnection(Limits(clock=clock), config=config, server_state=ServerState(), app_state={})
-    connection.connection_made(transport)
-    connection._limits.end(connection)
-    connection.pause_writing()
+    connection, transport = writing(clock)
     await clock.advance(29_000)
     connection.resume_writing()
+    await clock.advance(60_000)
+    assert not transport.abort.called
+
+
+async def test_nobody_waits_for_a_client_who_left() -> None:
+    """Neither for the rest of its headers nor for it to read on."""
+    clock = VirtualClock()
+    connection, transport = writing(clock)
+    connection._limits.begin(connection)
+    connection.connection_lost(None)
+    assert not connection._limits._since
     await clock.advance(60_000)
     assert not transport.abort.called
 
