@@ -27,9 +27,9 @@ from harness.proxy import Proxy
 LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=90.0)
 WARM_UP_S = 3.0
 COOL_DOWN_S = 10.0
-# Faults come for a minute, and then not for as long as it may take until all is as before: so a long run shows again
-# and again that it recovers, and not only how much of a storm without an end one process can bear.
-STORM_S = 60.0
+# Faults come for half a minute, and then not for as long as it may take until all is as before: so a long run shows
+# again and again that it recovers, and not only how much of a storm without an end one process can bear.
+STORM_S = 30.0
 REST_S = 45.0
 POISON_EVERY_S = 30.0
 # Longer than a message that kills its workers takes until it is given up.

@@ -1,8 +1,10 @@
 """Errors as `application/problem+json` (RFC 9457). `detail` says what to do."""
 
+import asyncio
 import logging
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +24,7 @@ NOT_CONFIRMED = (
     "The store did not confirm it, so nothing is acknowledged; "
     "send it again after the seconds in Retry-After, with the same ids, which repeats nothing."
 )
+STOPPING = "The server stops before it could answer; nothing is acknowledged. Send it again, with the same ids."
 NOT_ANSWERED = "The store does not answer; the log says why. Ask again after the seconds in Retry-After."
 
 
@@ -55,6 +58,12 @@ class Problems:
             if scope["type"] != "http":
                 raise
             await response_to(problem_of(error, scope))(scope, receive, send)
+        except asyncio.CancelledError:
+            # The server stops and waits for nobody any more. What was answered in part cannot be answered anew.
+            if scope["type"] == "http":
+                with suppress(Exception):
+                    await response_to(Problem(503, STOPPING, headers={"Retry-After": "1"}))(scope, receive, send)
+            raise
 
 
 def not_served(request: Request, error: Exception) -> Response:
