@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event
 from typing import cast
+from unittest.mock import Mock
 
 import apsw
 import pytest
@@ -99,6 +101,83 @@ def test_passes_go_on_until_little_is_left(log: Log, copied: tuple[int, ...], le
     log.checkpoints.after_commit()
     log.copied()
     assert tuple(copier.copied) == left
+
+
+@pytest.fixture
+def commits(log: Log) -> Mock:
+    """What commits copy themselves, called on the writer's connection."""
+    commits = Mock()
+    log.checkpoints._writer = commits
+    return commits.wal_checkpoint
+
+
+def test_each_long_log_is_copied_by_the_thread(log: Log, commits: Mock) -> None:
+    """Also if the one before it was copied to its end, and left nothing to a commit."""
+    for _ in range(3):
+        log.write(PAGES)
+        log.copied()
+        assert log.write(1) < REST
+    assert not commits.called
+
+
+class SlowCopier(Copier):
+    """Copies until somebody lets it end, or closes it, which must not happen meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__(1_000, 1_000)
+        self.is_under_way = Event()
+        self.may_end = Event()
+        self.is_closed = Event()
+
+    def wal_checkpoint(self, mode: int) -> tuple[int, int]:
+        self.is_under_way.set()
+        self.may_end.wait(30)
+        assert not self.is_closed.wait(0.02)
+        return super().wal_checkpoint(mode)
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+def slow_copy(log: Log) -> SlowCopier:
+    copier = SlowCopier()
+    log.checkpoints._copier.close()
+    log.checkpoints._copier = cast(apsw.Connection, copier)
+    log.checkpoints._pages = 1_000
+    log.checkpoints.after_commit()
+    assert copier.is_under_way.wait(30)
+    return copier
+
+
+def test_while_the_thread_copies_no_commit_does(log: Log, commits: Mock) -> None:
+    copier = slow_copy(log)
+    log.checkpoints.after_commit()
+    assert not commits.called
+    copier.may_end.set()
+    log.copied()
+    log.checkpoints.after_commit()
+    assert commits.call_count == 1
+    log.checkpoints.after_commit()
+    log.copied()
+    assert (commits.call_count, copier.copied) == (1, []), "what is left then is the thread's again"
+
+
+def test_closing_waits_for_a_copy_that_is_under_way(log: Log) -> None:
+    copying = slow_copy(log)
+    future = log.checkpoints._copying
+    copying.may_end.set()
+    log.checkpoints.close()
+    assert future is not None
+    future.result(timeout=0)
+
+
+def test_a_commit_is_made_though_its_checkpoint_fails(log: Log, commits: Mock) -> None:
+    """Another process may be at one just now; whoever waits for the commit must not hear that it failed."""
+    commits.side_effect = apsw.BusyError
+    slow_copy(log).may_end.set()
+    log.copied()
+    log.checkpoints.after_commit()
+    assert commits.called
 
 
 def test_a_short_log_is_left_alone(log: Log) -> None:

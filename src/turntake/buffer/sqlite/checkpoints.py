@@ -42,6 +42,7 @@ class Checkpoints:
     def after_commit(self) -> None:
         """To be called where a commit is made, by the same thread, while nobody uses the writer's connection."""
         if self._pages < CHECKPOINT_PAGES:
+            self._copying = None  # the log began anew, so all of the one before was copied
             return
         if self._copying is None:
             self._copying = self._thread.submit(self._copy)
