@@ -7,6 +7,8 @@ import pytest
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import ConversationKey, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.rules.conversation import Retry, Settlement
+from turntake.rules.records import Claim
 from turntake.rules.retry import ALONE_AFTER, FEW
 from turntake.testing.clock import VirtualClock
 
@@ -98,11 +100,25 @@ async def test_a_turn_that_waits_to_be_alone_hides_nobody(clock: VirtualClock, s
     assert waiting.conversation.turn.attempt <= ALONE_AFTER + 1
 
 
-@pytest.mark.parametrize(("answer_ms", "longest_ms"), [(1, 4_500), (100, 8_000), (1_000, 65_000)])
+class CountingStore(MemoryStore):
+    """Counts the turns that are handed back."""
+
+    handed_back = 0
+
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        self.handed_back += isinstance(settlement, Retry)
+        return await super().settle(claim, settlement)
+
+
+@pytest.mark.parametrize(
+    ("answer_ms", "longest_ms", "most_handed_back"), [(1, 4_500, 60), (100, 8_000, 90), (1_000, 65_000, 300)]
+)
 async def test_suspects_follow_each_other_as_quickly_as_they_are_answered(
-    clock: VirtualClock, store: MemoryStore, answer_ms: int, longest_ms: int
+    clock: VirtualClock, answer_ms: int, longest_ms: int, most_handed_back: int
 ) -> None:
-    """Each has the process to itself, and the others have it for as long in between; nobody waits for a clock."""
+    """Each has the process to itself, and the others have it for as long in between; nobody waits for a clock. They
+    stand in line: if all came for each place, they would be handed back 450 times."""
+    store = CountingStore(clock)
     answered: list[str] = []
 
     async def answer(turn: Turn) -> None:
@@ -114,6 +130,22 @@ async def test_suspects_follow_each_other_as_quickly_as_they_are_answered(
     async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock):
         await clock.advance(longest_ms)
     assert len(answered) == len(set(answered)) == 30
+    assert store.handed_back <= most_handed_back
+
+
+async def test_one_slow_suspect_does_not_put_off_those_who_are_quick(clock: VirtualClock, store: MemoryStore) -> None:
+    """After its minute the others have the process for half a minute; the next ones follow at once."""
+    answered: list[str] = []
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(1 if answered else 60_000)
+        answered.append(turn.conversation.conversation)
+
+    await write(store, clock, *(f"p{number}" for number in range(30)))
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock):
+        await clock.advance(105_000)
+    assert len(answered) == 30
 
 
 async def test_only_a_death_alone_counts_as_a_failure(clock: VirtualClock, store: MemoryStore) -> None:

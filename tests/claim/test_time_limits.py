@@ -9,6 +9,7 @@ import pytest
 from harness.turns import AT_ONCE, only_turn, say, silent
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.claim.handler_limits import HandlerLimits
 from turntake.deliver.sink import Answer, Sink
 from turntake.testing.clock import VirtualClock
 
@@ -77,6 +78,52 @@ async def test_a_handler_that_extends_its_turn_gets_that_much_longer(clock: Virt
         await clock.advance(1_100_000)
         assert (await only_turn(turns)).status == "answered"
         assert (await store.letters.list(10)).items == ()
+
+
+async def test_a_handler_that_extends_its_turn_gets_no_less_time(clock: VirtualClock, store: MemoryStore) -> None:
+    """Two minutes are longer than the lease, which is what it extends by if it says nothing else; also when the time of
+    another is over meanwhile."""
+    answered = []
+
+    async def answer(turn: Turn) -> None:
+        if turn.text == "second":
+            await turn.extend()
+        await clock.sleep(119_000 if turn.text == "second" else 1_000_000)
+        answered.append(turn.text)
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "first", to="ada")
+        await clock.advance(55_000)
+        await say(turns, "second", to="bob")
+        await clock.advance(119_500)
+    assert answered == ["second"]
+
+
+async def test_what_follows_a_handler_has_its_limit_no_more(clock: VirtualClock) -> None:
+    limits = HandlerLimits(clock, 5_000)
+    with limits.begin():
+        await clock.advance(4_000)
+    await clock.advance(4_000)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_a_handler_that_makes_a_timeout_of_its_cancellation_has_taken_too_long(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    async def answer(turn: Turn) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise TimeoutError from None
+
+    rules = Rules(silence_ms=0, max_attempts=1)
+    async with TurnTake(store, rules=rules, agent=answer, handler_ms=5_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(6_000)
+        (letter,) = (await store.letters.list(10)).items
+    assert letter.reason == "timed_out"
 
 
 async def test_each_handler_ends_at_its_own_time(clock: VirtualClock, store: MemoryStore) -> None:

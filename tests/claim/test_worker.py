@@ -9,6 +9,7 @@ from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.schema import connect
 from turntake.rules.records import Claim
+from turntake.rules.watch import JOIN_MS
 from turntake.testing.clock import VirtualClock
 
 
@@ -91,6 +92,26 @@ async def test_an_unexpected_error_does_not_end_the_worker() -> None:
         await turns.receive("hello", conversation="ada", id="m1")
         await clock.advance(5_000)
     assert answered == ["hello"]
+
+
+async def test_a_worker_says_that_it_lives_whatever_the_store_says_to_that(clock: VirtualClock) -> None:
+    """Whoever fell silent for longer loses its share of the deadlines; and none of it stands in the way of its end."""
+    joined_at: list[int] = []
+
+    class Away(MemoryStore):
+        async def join(self, worker: str) -> None:
+            joined_at.append(clock.now())
+            raise StoreUnavailable("no connection")
+
+        async def leave(self, worker: str) -> None:
+            raise StoreUnavailable("no connection")
+
+    async def answer(turn: Turn) -> None: ...
+
+    start = clock.now()
+    async with TurnTake(Away(clock), rules=AT_ONCE, agent=answer, clock=clock):
+        await clock.advance(5_000)
+    assert joined_at == [*range(start, start + 5_001, JOIN_MS)]
 
 
 async def test_a_turn_is_claimed_until_its_answer_is_in() -> None:

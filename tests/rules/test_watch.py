@@ -56,6 +56,16 @@ def test_with_more_shards_than_workers_each_watches_some_of_them() -> None:
     assert max(watched) < 30
 
 
+@pytest.mark.parametrize(("workers", "shards"), [(40, 1), (300, 256), (7, 3)])
+def test_with_more_workers_than_shards_each_watches_one_all_the_same(workers: int, shards: int) -> None:
+    for number in range(workers):
+        assert any(watches(Place(number, workers), shard, shards) for shard in range(shards))
+
+
+def test_whoever_is_late_once_to_say_that_it_lives_is_counted_on() -> None:
+    assert LIVING_MS > 2 * JOIN_MS
+
+
 def test_deadlines_close_to_each_other_have_the_same_watchers() -> None:
     """One hint is enough for them."""
     start = NOW // SLICE_MS * SLICE_MS

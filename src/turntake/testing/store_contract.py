@@ -764,6 +764,8 @@ class StoreContract:
         await store.settle(claim, Answered(("one", "two")))
         await clock.advance(60_000)
         report = ReplyReport(1, "failed", clock.now(), "wamid.2", "out of reach")
+        assert await store.letters.report(claim.turn.id, report, lambda key: key != claim.key) is None, "not theirs"
+        assert (await store.letters.list(10)).items == ()
         assert await store.letters.report(claim.turn.id, report, lambda key: key == claim.key) == claim.key
         assert await store.letters.report(claim.turn.id, report, lambda key: True) is None, "it is no news any more"
         (letter,) = (await store.letters.list(10)).items

@@ -64,6 +64,7 @@ def test_bytes_are_bounded_and_whoever_talks_is_remembered(monkeypatch: pytest.M
     rows = RowCache(20 * (ENTRY_BYTES + 20))
     for number in range(100):
         put(rows, number)
+        assert rows.get(KEYS[0])
         put(rows, 0)
     remembered = [number for number, key in enumerate(KEYS) if rows.get(key)]
     assert 18 <= len(remembered) <= 22
@@ -101,3 +102,25 @@ def test_writing_one_row_again_takes_no_more_room(monkeypatch: pytest.MonkeyPatc
     for _ in range(100):
         put(rows, 2)
     assert rows.get(KEYS[1])
+
+
+def test_of_the_objects_too_what_was_not_written_for_longest_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 2)
+    rows = RowCache()
+    put(rows, 0)
+    put(rows, 1)
+    written = put(rows, 0)
+    put(rows, 2)
+    assert rows.get(KEYS[0]) is written
+
+
+def test_bytes_are_kept_beside_objects_for_as_long_as_these(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 10)
+    rows = RowCache()
+    for number in range(100):
+        put(rows, number)
+        if number % 2:
+            rows.drop(KEYS[number - 3])
+        assert rows._bodies.keys() == rows._rows.keys()

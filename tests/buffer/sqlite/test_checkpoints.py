@@ -107,8 +107,8 @@ def test_passes_go_on_until_little_is_left(log: Log, copied: tuple[int, ...], le
 def commits(log: Log) -> Mock:
     """What commits copy themselves, called on the writer's connection."""
     commits = Mock()
-    log.checkpoints._writer = commits
-    return commits.wal_checkpoint
+    log.checkpoints._writer = Mock(wal_checkpoint=commits)
+    return commits
 
 
 def test_each_long_log_is_copied_by_the_thread(log: Log, commits: Mock) -> None:
