@@ -434,6 +434,14 @@ def test_what_was_ordered_to_go_is_not_delayed_by_somebody_who_types(kind: Liter
     assert model.conversations[KEY].due_at == 9_300
 
 
+def test_what_comes_after_an_order_to_go_goes_along() -> None:
+    model = Model()
+    send(model, "m1")
+    model.touch(KEY, Touch("flush"), PLAIN, 100)
+    model.append([Append(KEY, Message("m2", "hi"), PLAIN)], 200)
+    assert model.conversations[KEY].due_at == 100
+
+
 def said(model: Model, count: int, rules: Rules, text: str = "hi") -> None:
     for number in range(count):
         model.append([Append(KEY, Message(f"{text[:5]}-{number}", text), rules)], 0)
