@@ -7,6 +7,7 @@ import pytest
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import ConversationKey, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Retry, Settlement
 from turntake.rules.records import Claim
 from turntake.rules.retry import ALONE_AFTER, FEW
@@ -219,3 +220,31 @@ async def test_a_handler_that_never_ends_does_not_keep_a_suspect_waiting_for_eve
         assert tried == []
         await clock.advance(20_000)
         assert tried == [("hello", "")]
+
+
+class Unsettling(MemoryStore):
+    """Away whenever the first person's turn is to be settled, or somebody else's claim by then."""
+
+    how = "away"
+
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        if claim.key == ADA:
+            if self.how == "away":
+                raise StoreUnavailable("no connection")
+            return False
+        return await super().settle(claim, settlement)
+
+
+@pytest.mark.parametrize("how", ["away", "lost"])
+async def test_others_go_on_after_a_turn_that_was_alone_and_could_not_be_settled(how: str, clock: VirtualClock) -> None:
+    """However the one that had the process to itself ended, the process is everybody's again."""
+    store, agent = Unsettling(clock), Counting(clock)
+    store.how = how
+    await write(store, clock, ADA.conversation)
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=agent, shutdown_ms=1, clock=clock) as turns:
+        await clock.advance(100)
+        assert agent.running == [ADA.conversation]
+        await say(turns, "hello", to="new")
+        await clock.advance(10_000)
+    assert "new" in agent.beside
