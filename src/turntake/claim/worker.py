@@ -9,7 +9,7 @@ all running attempts. A store that fails costs a pause, never the worker.
 import asyncio
 import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Awaitable
 
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
@@ -38,6 +38,9 @@ STORE_PAUSE_MS = 500
 ALL_TAKEN_PAUSE_MS = 5
 # A handler that catches its cancellation gets this long to end; then its turn is handed back without it.
 CANCEL_GRACE_MS = 1_000
+# For a store that does not answer when a worker stops. Those who run services kill them after 10 to 30 s, and a lease
+# that is not handed back ends by itself.
+STORE_GRACE_MS = 3_000
 # A claim that brought so many at once says by itself that more may be due: claim again without asking first.
 SKIP_RECHECK_AT = 10
 
@@ -74,9 +77,8 @@ class Worker:
         self._is_stopping = True
         self._alarm.wake()
         self._joining.cancel()
-        await asyncio.wait([self._claiming])
-        with suppress(StoreUnavailable):
-            await self._ports.store.leave(self._id)
+        await self._while_the_store_answers(self._claiming)
+        await self._while_the_store_answers(self._ports.store.leave(self._id))
         if self._running:
             await self._let_finish()
         if unfinished := dict(self._running):
@@ -85,7 +87,7 @@ class Worker:
             await asyncio.wait(unfinished.values(), timeout=CANCEL_GRACE_MS / 1000)
             if calling := [task for attempt, task in unfinished.items() if attempt.is_calling]:
                 await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
-            await asyncio.gather(*(self._let_go(attempt) for attempt in unfinished))
+            await self._while_the_store_answers(*(self._let_go(attempt) for attempt in unfinished))
         self._shared.limits.close()
         self._shared.breakers.close()
         self._extending.cancel()
@@ -97,6 +99,18 @@ class Worker:
     def hurry(self) -> None:
         """Ends the time that a stop gives to handlers: what is left is handed back at once."""
         self._hurried.set()
+
+    async def _while_the_store_answers(self, *work: Awaitable[None]) -> None:
+        """The end of all that, or of the time that a store gets for it while this worker stops. What is then not handed
+        back is handed over again when its lease ends."""
+        tasks = [asyncio.ensure_future(each) for each in work]
+        done, late = await asyncio.wait(tasks, timeout=STORE_GRACE_MS / 1000)
+        for task in late:
+            task.cancel()
+        failed = sum(isinstance(task.exception(), StoreUnavailable) for task in done)
+        if late or failed:
+            facts = {"action": "stop", "late": len(late), "failed": failed}
+            log.warning("The store did not answer in time; stopping without it", extra=facts)
 
     async def _let_finish(self) -> None:
         finished = asyncio.ensure_future(asyncio.wait(self._running.values()))
