@@ -275,6 +275,27 @@ class StoreContract:
                 assert await store.settle(claim, Answered())
         assert sizes == [20, 20, 5, 20, 20, 6]
 
+    async def test_letters_that_are_retried_together_become_one_turn_only_if_they_fit(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """By number and by bytes, as a turn is bounded by default."""
+        eve = ConversationKey.of("eve")
+        for key, texts in ((ANN, ["x"] * 30), (BOB, ["x" * 75_000] * 2), (eve, ["x"] * 3)):
+            for letter in range(2):
+                said = (Message(f"m{letter}-{number}", text) for number, text in enumerate(texts))
+                await store.append([Append(key, message, PLAIN) for message in said])
+                await clock.advance(40_000)
+                (claim,) = await store.claim(10, LEASE_MS)
+                assert await store.settle(claim, Dead("failed 3 times"))
+        for letter_id in [letter.id for letter in (await store.letters.list(10)).items]:
+            assert await store.letters.retry(letter_id) is not None
+        sizes: dict[ConversationKey, list[int]] = {ANN: [], BOB: [], eve: []}
+        while claims := await store.claim(10, LEASE_MS):
+            for claim in claims:
+                sizes[claim.key].append(len(claim.messages))
+                assert await store.settle(claim, Answered())
+        assert sizes == {ANN: [30, 30], BOB: [2, 2], eve: [6]}
+
     async def test_a_claimed_conversation_is_nobody_elses_until_the_lease_ends(
         self, store: Store, clock: VirtualClock
     ) -> None:
