@@ -107,9 +107,10 @@ class Worker:
         done, late = await asyncio.wait(tasks, timeout=STORE_GRACE_MS / 1000)
         for task in late:
             task.cancel()
-        failed = sum(isinstance(task.exception(), StoreUnavailable) for task in done)
-        if late or failed:
-            facts = {"action": "stop", "late": len(late), "failed": failed}
+        errors = [error for task in done if not task.cancelled() and (error := task.exception())]
+        if late or errors:
+            kinds = sorted({type(error).__name__ for error in errors})
+            facts = {"action": "stop", "late": len(late), "failed": len(errors), "errors": kinds}
             log.warning("The store did not answer in time; stopping without it", extra=facts)
 
     async def _let_finish(self) -> None:
