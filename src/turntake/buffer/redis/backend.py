@@ -191,10 +191,9 @@ class RedisBackend(Backend):
     async def _forget_processes(self, numbers: Sequence[int]) -> None:
         """Every process leaves its latest calls behind; nobody repeats those of an hour ago."""
         oldest_at = self._clock.now() - CALLS_REMEMBERED_MS
-        async with self._client.pipeline(transaction=False) as pipeline:
-            for number in numbers:
-                pipeline.hscan(self._rows.shards[number].counts, count=PAGE, match="d*")
-            scans: list[tuple[int, dict[bytes, bytes]]] = await pipeline.execute()
+        scan = ("MATCH", "d*", "COUNT", PAGE)
+        commands = [("HSCAN", self._rows.shards[number].counts, 0, *scan) for number in numbers]
+        scans: list[tuple[int, dict[bytes, bytes]]] = await self._nodes.pipelined(numbers[0], commands)
         for number, (_, memories) in zip(numbers, scans, strict=True):
             old = [field for field, memory in memories.items() if int(memory.split()[0]) < oldest_at]
             if old:

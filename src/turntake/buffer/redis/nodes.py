@@ -82,7 +82,14 @@ class Nodes:
 
     async def pipelined(self, number: int, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The answers of the node with this shard. If it is gone, the cluster is learned anew by whoever asks next; if
-        it gave some of its shards away, redis-py finds out where they are."""
+        it gave some of its shards away, redis-py finds out where they are.
+
+        Not by redis-py's own pipeline: that one, when its node is gone, hangs up on all others too."""
+        if not self.is_cluster:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return list(await pipeline.execute())
         if self._client._initialize:
             await self._client.initialize(last_failed_node_name=self._failed)
         node = self._client.nodes_manager.get_node_from_slot(self._slots[number])

@@ -49,11 +49,8 @@ class RedisNotedTime(NotedTime):
         """The same about the counts of all shards; those of nodes that are away are left out."""
 
         async def ask(numbers: list[int]) -> list[Any]:
-            async with self._client.pipeline(transaction=False) as pipeline:
-                for number in numbers:
-                    pipeline.execute_command(command, self._shards[number].counts, *args)
-                answers: list[Any] = await pipeline.execute()
-                return answers
+            commands = [(command, self._shards[number].counts, *args) for number in numbers]
+            return await self._nodes.pipelined(numbers[0], commands)
 
         nodes = self._nodes.with_their_shards(range(len(self._shards)))
         asked = {name: partial(ask, numbers) for name, numbers in nodes.items()}
