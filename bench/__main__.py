@@ -1,6 +1,7 @@
 """Ours beside the peers that do the same job: the same bursts, one client process, one worker process, one machine.
 
-steady: bursts at a steady rate. flood: as fast as it goes. waiting: what a message costs while many wait (ours only).
+steady: bursts at a steady rate. flood: as fast as it goes. waiting: what a message costs while many wait (ours only),
+small and large crowds by turns in one process; CPU and bytes written hold on a busy machine too, elapsed time does not.
 Peers get a share of the load, so that they show what they can do and not how long their queue gets: DBOS a tenth of the
 rate and a twentieth of the flood, the others half of the flood.
 """

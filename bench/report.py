@@ -69,6 +69,8 @@ def waiting_figures(crowds: Sequence[Crowd]) -> dict[str, list[float]]:
         costs = [getattr(crowd, step) for crowd in crowds]
         figures[f"{step}, CPU µs"] = [cost.cpu_us for cost in costs]
         figures[f"{step}, elapsed µs"] = [cost.elapsed_us for cost in costs]
+        if any(cost.written for cost in costs):
+            figures[f"{step}, bytes written"] = [cost.written_bytes for cost in costs]
     return figures
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from time import perf_counter, process_time
 
 from bench.bursts import TEXT
@@ -24,6 +25,7 @@ HASTY = Rules(silence_ms=1, typing_inference_ms=0)
 FILL = 500
 AT_ONCE = 100
 TALKERS = 1_000
+ORDER = 1  # the seed: every crowd talks in the same order
 CLAIMED = 100
 LEASE_MS = 60_000
 SLICES = 10
@@ -32,11 +34,13 @@ REPORT_EVERY = 100_000
 
 @dataclass(slots=True)
 class Cost:
-    """Of `count` steps: seconds that passed, and CPU seconds of this process and the store server together."""
+    """Of `count` steps: seconds that passed, CPU seconds of this process and the store server together, and what this
+    process wrote to files, which is the same on a machine that is busy with other work."""
 
     count: int = 0
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
+    written: int = 0
 
     @property
     def elapsed_us(self) -> float:
@@ -45,6 +49,10 @@ class Cost:
     @property
     def cpu_us(self) -> float:
         return 1e6 * self.cpu_s / self.count
+
+    @property
+    def written_bytes(self) -> float:
+        return self.written / self.count
 
 
 class Crowd:
@@ -58,6 +66,8 @@ class Crowd:
         self._store = store
         self._server = server
         self._spoken = 0
+        self._order = Random(ORDER)
+        self._talkers = list(range(TALKERS))
 
     async def gather(self) -> None:
         """Everybody says one thing, and waits."""
@@ -73,7 +83,8 @@ class Crowd:
     async def talk(self, count: int) -> None:
         """`count` times one of those who wait says one thing more, a call each, so many calls at once.
 
-        In every crowd as many go on talking, spread over all of it: their buffers grow alike.
+        In every crowd as many go on talking, spread over all of it: their buffers grow alike. Each round they do so in
+        another order, since people who talk at the same time are no neighbours, in a small crowd either.
         """
         numbers = iter(range(self._spoken, self._spoken + count))
         self._spoken += count
@@ -96,16 +107,19 @@ class Crowd:
 
     async def _speak(self, numbers: Iterator[int]) -> None:
         for number in numbers:
-            name = f"w{number % TALKERS * max(1, self.size // TALKERS) % self.size}"
+            if number % TALKERS == 0:
+                self._order.shuffle(self._talkers)
+            name = f"w{self._talkers[number % TALKERS] * max(1, self.size // TALKERS) % self.size}"
             await self._store.append([said(name, f"m{number}", PATIENT)])
 
     @asynccontextmanager
     async def _costing(self, cost: Cost, count: int) -> AsyncIterator[None]:
-        started, own, theirs = perf_counter(), process_time(), self._server.cpu_s()
+        started, own, theirs, written = perf_counter(), process_time(), self._server.cpu_s(), self._server.written()
         yield
         cost.count += count
         cost.elapsed_s += perf_counter() - started
         cost.cpu_s += process_time() - own + self._server.cpu_s() - theirs
+        cost.written += self._server.written() - written
 
 
 async def waiting(store: str, sizes: list[int], steps: int) -> list[Crowd]:

@@ -27,6 +27,10 @@ from harness.proxy import Proxy
 LIMITS = Limits(silence=0.15, typing=0.25, max_wait=1.5, max_messages=8, lease=2.0, slack=6.0, longest=90.0)
 WARM_UP_S = 3.0
 COOL_DOWN_S = 10.0
+# Faults come for half a minute, and then not for as long as it may take until all is as before: so a long run shows
+# again and again that it recovers, and not only how much of a storm without an end one process can bear.
+STORM_S = 30.0
+REST_S = 45.0
 POISON_EVERY_S = 30.0
 # Longer than a message that kills its workers takes until it is given up.
 DRAIN_S = 60.0
@@ -95,9 +99,8 @@ async def _play(
             for person in people:
                 talking.create_task(person.talk(stop))
             await asyncio.sleep(WARM_UP_S)
-            torment_s = max(0, seconds - WARM_UP_S - COOL_DOWN_S)
-            talking.create_task(_poison(poisoner(client, fleet.doors, history, seed), torment_s))
-            await nemesis.torment(torment_s)
+            until = time.monotonic() + max(0, seconds - WARM_UP_S - COOL_DOWN_S)
+            await _storms(fleet, nemesis, poisoner(client, fleet.doors, history, seed), until)
             for process in fleet.earlier:
                 with history.fault("upgrade", process.name):
                     await process.upgrade()
@@ -115,12 +118,25 @@ async def _play(
     return troubles
 
 
+async def _storms(fleet: Fleet, nemesis: Nemesis, person: Person, until: float) -> None:
+    """Storms with rests between them; the last one ends at `until`."""
+    while (left := until - time.monotonic()) > 0:
+        storm_s = left if left < 2 * STORM_S else STORM_S
+        async with asyncio.TaskGroup() as storm:
+            storm.create_task(_poison(person, storm_s))
+            storm.create_task(nemesis.torment(storm_s))
+        if storm_s < left:
+            await nemesis.ended()
+            await fleet.ready()
+            await asyncio.sleep(min(REST_S, until - time.monotonic()))
+
+
 async def _poison(person: Person, seconds: float) -> None:
     """Somebody says something that kills whoever answers it, and says it again some time later."""
-    await person.say_poison()
-    for _ in range(int(seconds / POISON_EVERY_S)):
-        await asyncio.sleep(POISON_EVERY_S)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         await person.say_poison()
+        await asyncio.sleep(min(POISON_EVERY_S, max(0.0, until - time.monotonic())))
 
 
 async def drain(fleet: Fleet) -> list[str]:

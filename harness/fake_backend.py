@@ -7,6 +7,7 @@ from typing import TypeVar, cast
 from turntake.buffer.engine.backend import Backend, Refusal
 from turntake.buffer.engine.draft import Draft, Row
 from turntake.buffer.engine.jobs import Backlog, SingleCall
+from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.store import Hint
 from turntake.errors import StoreUnavailable
@@ -32,7 +33,6 @@ class FakeBackend:
 
     def __init__(self) -> None:
         self.writers, self.batch = 2, 64
-        self.loads_first = False
         self.hints = self
         self.published: list[Hint] = []
         self.rows: dict[ConversationKey, Row] = {}
@@ -108,8 +108,18 @@ class FakeBackend:
         return None
 
 
-def queue_on(backend: FakeBackend, clock: VirtualClock, backlog: Backlog | None = None) -> WriteQueue:
-    return WriteQueue(cast(Backend, backend), 0, clock, backlog)
+def queue_on(
+    backend: FakeBackend, clock: VirtualClock, backlog: Backlog | None = None, rows: RowCache | None = None
+) -> WriteQueue:
+    return WriteQueue(cast(Backend, backend), 0, clock, backlog, rows)
+
+
+def reading_first() -> RowCache:
+    """Of a process that met many rows which it did not remember, and that were there."""
+    rows = RowCache(0)
+    for _ in range(30):
+        rows.learn(True)
+    return rows
 
 
 def saying(message_id: str, key: ConversationKey = ANN, rules: Rules = PLAIN) -> Operation:
@@ -123,6 +133,6 @@ def at_once(message_id: str, key: ConversationKey = ANN) -> Operation:
 def submitted(
     queue: WriteQueue, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False, size: int = 0
 ) -> asyncio.Future[T]:
-    call = SingleCall(operation, is_new=is_new)
-    queue.submit(key, call, size=size)
+    call: SingleCall[T] = SingleCall(is_new=is_new)
+    queue.submit(key, call, operation, size=size)
     return call.future

@@ -66,6 +66,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"id": b"m1"}, "`id` is of type bytes: write a text or an integer (bytes: `.decode()` them)"),
     ({"id": "\ud83d"}, "`id` holds half a character"),
     ({"id": "x" * 1_025}, "`id` is longer than 1024 bytes"),
+    ({"id": "ü" * 513}, "`id` is longer than 1024 bytes"),
     ({"text": b"hi"}, "`text` is of type bytes: write a text (bytes: `.decode()` them)."),
     ({"text": 5}, "`text` is of type int: write a text."),
     ({"sender": ["ada"]}, "`sender` is of type list"),
@@ -80,6 +81,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"deep": DEEP}}, "`metadata` is nested too deeply: at most 64 levels are kept."),
     ({"metadata": {"n": 2**64}}, "`metadata` holds a number beyond 64 bits"),
     ({"metadata": {"half": "\ud83d"}}, "`metadata` holds half a character"),
+    ({"metadata": {"\ud83d": "half"}}, "`metadata` holds half a character"),
+    ({"amends": "\ud83d"}, "`amends` holds half a character"),
     ({"attachments": "image"}, "`attachments` is of type str: write a tuple of Attachment"),
     ({"attachments": ({"url": "x"},)}, "`attachments` holds a dict that is none: Object missing required field `kind`"),
     ({"attachments": ("image",)}, "`attachments` holds a value of type str: write Attachment"),
@@ -211,3 +214,9 @@ def test_arguments_of_other_kinds_are_refused_at_once(options: dict[str, Any], s
     with pytest.raises(ConfigurationError) as refused:
         TurnTake("memory://", **options)
     assert says in str(refused.value)
+
+
+async def test_what_receive_does_not_take_is_named_with_what_does() -> None:
+    async with TurnTake("memory://", role="accept") as turns:
+        with pytest.raises(TypeError, match=r"receive\(\) takes no 'metadata', .*turns\.accept\("):
+            await turns.receive("hi", conversation="ada", id="m1", metadata={"order": "7"})  # type: ignore[arg-type]

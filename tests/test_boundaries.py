@@ -151,6 +151,30 @@ def test_no_platform_is_named_outside_its_folder() -> None:
     assert outside == NAMED_ON_PURPOSE.keys()
 
 
+def port_sizes(source: str) -> dict[str, int]:
+    """How many methods each abstract class has, those with a default too."""
+    return {
+        node.name: sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef) and "ABC" in map(ast.unparse, node.bases)
+    }
+
+
+def test_ports_are_measured() -> None:
+    """Methods with a default count, and classes that are not abstract do not."""
+    port = "class Port(ABC):\n    async def open(self): ...\n    def size(self): return 0\n    shards = 1\n"
+    assert port_sizes(f"{port}\nclass Adapter(Port):\n    def close(self): ...") == {"Port": 2}
+
+
+def test_no_port_behind_the_engine_has_more_than_nine_methods() -> None:
+    """Whoever writes a backend sees at once what it takes. More methods are mostly a second concept: a port of its
+    own, as the archive, the hints, the noted time and the lookout are."""
+    folder = SRC / "turntake" / "buffer" / "engine"
+    sizes = {name: size for file in folder.glob("*.py") for name, size in port_sizes(file.read_text("utf-8")).items()}
+    assert sizes.keys() >= {"Archive", "Backend", "HintChannel", "Lookout", "NotedTime", "Offer"}
+    assert {name: size for name, size in sizes.items() if size > 9} == {}
+
+
 def test_platforms_do_not_know_each_other() -> None:
     """Except that those of Meta share code, in `meta/` and where one has the form of another."""
     folder = SRC / "turntake" / "platforms"

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from turntake.clock import DAY_MS, DRIFT_WATCHED_MS, SET_BACK_MS, STAND_STILL_MS, SystemClock
+from turntake.clock import APART_MS, DAY_MS, DRIFT_WATCHED_MS, SET_BACK_MS, STAND_STILL_MS, SystemClock
+from turntake.testing.clock import VirtualClock
 
 HOUR_MS = 3_600_000
 
@@ -128,6 +129,46 @@ def test_a_machine_whose_clock_was_set_back_is_met_by_running_a_tenth_slower(ste
         assert clock.now() - before == pytest.approx(passed_ms, abs=2)
     assert clock.now() == pytest.approx(clock.wall(), abs=2)
     assert clock.wall() == pytest.approx(start - 60_000 + 750_000, abs=2)
+
+
+def test_while_it_runs_slower_it_never_stands_still_for_long(steady: Steady, wall: Wall) -> None:
+    clock = SystemClock()
+    wall.seconds -= 60
+    seen = []
+    for _ in range(300):
+        seen.append(clock.now())
+        steady.pass_ms(100)
+        wall.pass_ms(100)
+    assert {after - before for before, after in pairwise(seen)} <= {89, 90, 91}
+
+
+async def test_a_timer_counts_from_now_however_long_nobody_asked_for_the_time(
+    steady: Steady, wall: Wall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda delay, action: delays.append(round(delay, 3)))
+    clock = SystemClock()
+    at = clock.now() + 9_000
+    steady.pass_ms(5_000)
+    wall.pass_ms(5_000)
+    clock.call_at(at, lambda: None)
+    monkeypatch.undo()
+    assert delays == [pytest.approx(4.0, abs=0.002)]
+
+
+async def test_a_time_limit_that_was_kept_ends_with_what_it_was_for() -> None:
+    clock = VirtualClock()
+    async with clock.limit(1_000):
+        await clock.advance(999)
+    await clock.advance(10)
+
+
+def test_what_others_saw_a_moment_ahead_of_the_store_is_no_reason_to_step_forward(clock: SystemClock) -> None:
+    """Each would take the others along, further and further."""
+    clock.follow(HOUR_MS, HOUR_MS + APART_MS)
+    assert clock.now() == HOUR_MS
+    clock.follow(HOUR_MS, HOUR_MS + APART_MS + 1)
+    assert clock.now() == pytest.approx(HOUR_MS + APART_MS + 1, abs=1)
 
 
 async def test_a_timer_waits_longer_while_the_clock_runs_slower(

@@ -35,7 +35,7 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
     for on_busy in ("queue", "interrupt"):
         received, closed = transitions.receive(conversation, Rules(on_busy=on_busy), now)
         yield "receive" if closed is None else "interrupt", received
-    yield "requeue", transitions.requeue(conversation, 1, 0, now)
+    yield "requeue", transitions.requeue(conversation, LETTER, 1, 0, now)
     if not conversation.resumed:
         yield "resume", transitions.resume(conversation, LETTER, now)
     yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation

@@ -39,15 +39,25 @@ class Receipt(msgspec.Struct, frozen=True):
 
 def sound_arrival(arrival: Arrival) -> Arrival:
     """The arrival, if a store can keep and read it; what was plainly meant is converted."""
-    try:
-        message = sound(arrival.message)
-        agent = arrival.agent if type(arrival.agent) is str else name_of("agent", arrival.agent)
-    except ValueError as error:
-        raise InvalidMessage(str(error)) from None
-    key = checked_key(arrival.key)
+    message, key, agent = sound_message(arrival.message), checked_key(arrival.key), _agent(arrival.agent)
     if message is arrival.message and key is arrival.key and agent is arrival.agent:
         return arrival
     return Arrival(key, message, agent)
+
+
+def sound_message(message: Message) -> Message:
+    """The message of an arrival, in the same way."""
+    try:
+        return sound(message)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
+
+
+def _agent(agent: str) -> str:
+    try:
+        return agent if type(agent) is str else name_of("agent", agent)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
 
 
 def key_of(conversation: str | int, parts: Mapping[str, str]) -> ConversationKey:
@@ -56,6 +66,12 @@ def key_of(conversation: str | int, parts: Mapping[str, str]) -> ConversationKey
         return ConversationKey.of(conversation, **parts)
     except ValueError as error:
         raise InvalidMessage(str(error)) from None
+    except TypeError:  # a name that no part of a key has
+        unknown = next(name for name in parts if name not in ConversationKey._fields)
+        raise TypeError(
+            f"receive() takes no {unknown!r}, only texts and the parts of a key. "
+            "A message with more is accepted by `turns.accept([Arrival(ConversationKey.of(…), Message(…))])`."
+        ) from None
 
 
 def checked_key(key: ConversationKey) -> ConversationKey:

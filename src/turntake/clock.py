@@ -26,6 +26,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 DAY_MS = 24 * 3_600_000
+NEVER = 2**62
+"""Later than any deadline, and still an integer that every clock and every database takes."""
 # No answer takes so long and still arrives: a lead of more than this means that the store's clock was set back.
 SET_BACK_MS = 5_000
 # Long enough for one quick answer among slow ones, short enough that a clock drifts a few milliseconds at most.
@@ -34,6 +36,8 @@ DRIFT_WATCHED_MS = 60_000
 STAND_STILL_MS = 100
 # While we are ahead: a second of silence takes 1.1 s, which nobody notices, and an hour is caught up within ten.
 SLOWER = 0.1
+# How often to look whether we are ahead: a tenth of this is a millisecond, which is the least that the time can differ.
+LOOK_S = 0.01
 # Clocks less apart than this drifted and meet again; more means that the server's was set back.
 APART_MS = 250
 # Counts on while the machine sleeps, where there is such a clock, and is never set.
@@ -109,40 +113,27 @@ class Clock(ABC):
 
 
 class TimeLimit:
-    """When something must be done; it can be moved meanwhile."""
+    """When something must be done."""
 
-    __slots__ = ("_clock", "_timeout", "_timer", "at", "has_expired")
+    __slots__ = ("_at", "_clock", "_timeout", "_timer")
 
     def __init__(self, clock: Clock, at: int) -> None:
-        self.at = at
-        self.has_expired = False
+        self._at = at
         self._clock = clock
         self._timeout = asyncio.timeout(None)
-        self._timer: Timer | None = None
 
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
-        self.move(self.at)
+        self._timer = self._clock.call_at(self._at, self._expire)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end()
+        self._timer.cancel()
         await self._timeout.__aexit__(kind, error, trace)
 
-    def move(self, at: int) -> None:
-        self.end()
-        self.at = at
-        self._timer = self._clock.call_at(at, self._expire)
-
-    def end(self) -> None:
-        """From here on it cancels nobody."""
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _expire(self) -> None:
-        self.has_expired = True
         # A time that has passed, on any loop: it expires as soon as the loop comes round.
         self._timeout.reschedule(0.0)
 
@@ -166,7 +157,12 @@ class SystemClock(Clock):
         self._unseen, self._unseen_since = 0.0, self._steady
 
     def now(self) -> int:
-        self._latest = max(self._latest, self._read())
+        steady = time.clock_gettime(_STEADY)
+        if steady - self._steady >= LOOK_S:
+            self._fall_back(steady)
+        now = int((self._offset + steady) * 1000)
+        if now > self._latest:
+            self._latest = now
         return self._latest
 
     def wall(self) -> int:
@@ -182,8 +178,8 @@ class SystemClock(Clock):
 
     @property
     def ahead_ms(self) -> int:
-        now, steady = self.now(), self._steady
-        servers = now if self._server_offset is None else int((self._server_offset + steady) * 1000)
+        now = max(self._latest, self._read())
+        servers = now if self._server_offset is None else int((self._server_offset + self._steady) * 1000)
         return max(0, now - min(servers, self.wall()))
 
     @property
@@ -213,11 +209,14 @@ class SystemClock(Clock):
         self._least_ahead, self._watched_since = SET_BACK_MS, at
 
     def _read(self) -> int:
-        steady = time.clock_gettime(_STEADY)
+        self._fall_back(time.clock_gettime(_STEADY))
+        return int((self._offset + self._steady) * 1000)
+
+    def _fall_back(self, steady: float) -> None:
+        """If we are ahead, takes back a tenth of what passed since the last look, which is now, at `steady`."""
         passed, self._steady = steady - self._steady, steady
         if (lead := self._lead()) > 0:
             self._offset -= min(lead, passed * SLOWER)
-        return int((self._offset + steady) * 1000)
 
     def _lead(self) -> float:
         """By how many seconds we are to fall back. What a store's clock may be ahead by drift is seen to elsewhere."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -27,8 +28,10 @@ def load(group: str, name: str) -> Any:
     for entry in registered:
         if entry.name == name:
             return _loaded(entry)
-    known = ", ".join(_names(registered)) or "none"
-    raise ConfigurationError(f"There is no {group.rstrip('s')} called {name!r}; installed are: {known}.")
+    known = _names(registered)
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"installed are: {', '.join(known) or 'none'}."
+    raise ConfigurationError(f"There is no {group.rstrip('s')} called {name!r}; {hint}")
 
 
 def load_all(group: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from turntake.arrival import (
     checked_touch,
     key_of,
     sound_arrival,
+    sound_message,
     texts_of,
 )
 from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions, keep_forgetting
@@ -218,8 +219,8 @@ class TurnTake:
         Ids that are integers, as some platforms have them, are taken as text. Raises InvalidMessage.
         """
         key = key_of(conversation, parts)
-        message = Message(id=id, text=text, sender=sender)  # type: ignore[arg-type]  # `accept` makes texts of them
-        (receipt,) = await self.accept([Arrival(key, message)])
+        message = sound_message(Message(id=id, text=text, sender=sender))  # type: ignore[arg-type]  # it makes texts
+        (receipt,) = await self.accept_sound([Arrival(key, message)])
         return receipt
 
     async def accept(self, arrivals: Sequence[Arrival]) -> list[Receipt]:

@@ -161,6 +161,7 @@ BAD_BODIES: dict[str, Any] = {
     "long id": {**GOOD, "id": "i" * 257},
     "id of too many bytes": {**GOOD, "id": "ü" * 129},
     "long sender": {**GOOD, "sender": "ü" * 129},
+    "long id of a message that it replies to": {**GOOD, "replyTo": "ü" * 129},
     "long text": {**GOOD, "text": "x" * 65_537},
     "long topic": {**GOOD, "topic": "x" * 257},
     "large metadata": {**GOOD, "metadata": {"a": "x" * 16_384}},

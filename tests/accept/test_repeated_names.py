@@ -57,6 +57,14 @@ def test_other_bodies_are_held_to_it_too() -> None:
         FieldNames(HoldBody).refuse_repeated(b'{"forMs": 1, "forMs": 2}')
 
 
+def test_a_body_that_only_the_second_look_finds_too_deep_is_refused_as_such() -> None:
+    """Two readers of JSON stop at different depths."""
+    for depth in range(900, 1_000):
+        body = b'{"conversation": "a", "id": "1", "metadata": {"m": %s}}' % (b"[" * depth + b"]" * depth)
+        with pytest.raises(Problem, match="nested too deeply"):
+            arrivals_in(body)
+
+
 def test_a_common_body_is_not_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """That would cost as much as reading it once."""
     monkeypatch.setattr(json, "loads", None)

@@ -140,6 +140,7 @@ def test_a_retried_letter_sends_what_failed_and_nothing_else() -> None:
             assert until(events, "answered")["turnId"] == turn_id
         assert sending.sent == ["one", "two", "three", "two"]
         assert (asked.times, turn(client, turn_id)["status"]) == (1, "answered")
+        post(client, report(turn_id, "failed", place=1))  # the platform sends its report once more
         assert client.get("/v1/dead-letters").json()["deadLetters"] == []
         post(client, report(turn_id, "delivered", place=1, at=3_000))
         assert [each["status"] for each in turn(client, turn_id)["deliveries"]] == ["delivered", "delivered"]

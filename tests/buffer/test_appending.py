@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from turntake.buffer.store import Store
+from turntake.rules import transitions
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import LEASE_MS, OFF, ids_of, say, take
+from turntake.testing.store_contract import ANN, LEASE_MS, OFF, ids_of, say, take
 
 OUTAGE_MS = 90 * 24 * 3_600_000
 
@@ -50,3 +53,14 @@ async def test_keys_that_look_alike_do_not_collide(store: Store) -> None:
     claims = await store.claim(10, LEASE_MS)
     assert [claim.key for claim in claims] == sorted(keys, key=str)
     assert len({claim.turn.id for claim in claims}) == len(pairs)
+
+
+async def test_of_what_waits_in_thousands_the_first_are_shown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who floods a conversation must not fill the memory of whoever looks at it. All are counted."""
+    monkeypatch.setattr(transitions, "SHOWN", 3)
+    for number in range(5):
+        await say(store, f"m{number}")
+    found = await store.find(ANN)
+    assert found is not None
+    assert [message.id for message in found.messages] == ["m0", "m1", "m2"]
+    assert found.conversation.waiting == 5

@@ -114,7 +114,7 @@ async def test_a_dead_letter_is_not_forgotten() -> None:
     async with turns(clock, store) as running:
         await running.receive("fail", conversation="ada", id="m1")
         await clock.advance(3 * HOUR_MS)
-        assert [letter.reason for letter in (await store.letters.list(10)).items] == ["failed 1 times"]
+        assert [letter.reason for letter in (await store.letters.list(10)).items] == ["failed once"]
 
 
 async def test_a_store_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import ConversationKey, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.errors import StoreUnavailable
+from turntake.rules.conversation import Retry, Settlement
+from turntake.rules.records import Claim
 from turntake.rules.retry import ALONE_AFTER, FEW
 from turntake.testing.clock import VirtualClock
 
@@ -96,6 +101,54 @@ async def test_a_turn_that_waits_to_be_alone_hides_nobody(clock: VirtualClock, s
     assert waiting.conversation.turn.attempt <= ALONE_AFTER + 1
 
 
+class CountingStore(MemoryStore):
+    """Counts the turns that are handed back."""
+
+    handed_back = 0
+
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        self.handed_back += isinstance(settlement, Retry)
+        return await super().settle(claim, settlement)
+
+
+@pytest.mark.parametrize(
+    ("answer_ms", "longest_ms", "most_handed_back"), [(1, 4_500, 60), (100, 8_000, 90), (1_000, 65_000, 300)]
+)
+async def test_suspects_follow_each_other_as_quickly_as_they_are_answered(
+    clock: VirtualClock, answer_ms: int, longest_ms: int, most_handed_back: int
+) -> None:
+    """Each has the process to itself, and the others have it for as long in between; nobody waits for a clock. They
+    stand in line: if all came for each place, they would be handed back 450 times."""
+    store = CountingStore(clock)
+    answered: list[str] = []
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(answer_ms)
+        answered.append(turn.conversation.conversation)
+
+    await write(store, clock, *(f"p{number}" for number in range(30)))
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock):
+        await clock.advance(longest_ms)
+    assert len(answered) == len(set(answered)) == 30
+    assert store.handed_back <= most_handed_back
+
+
+async def test_one_slow_suspect_does_not_put_off_those_who_are_quick(clock: VirtualClock, store: MemoryStore) -> None:
+    """After its minute the others have the process for half a minute; the next ones follow at once."""
+    answered: list[str] = []
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(1 if answered else 60_000)
+        answered.append(turn.conversation.conversation)
+
+    await write(store, clock, *(f"p{number}" for number in range(30)))
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock):
+        await clock.advance(105_000)
+    assert len(answered) == 30
+
+
 async def test_only_a_death_alone_counts_as_a_failure(clock: VirtualClock, store: MemoryStore) -> None:
     """Three deaths in company cost nothing; that it is alone is in the store before the handler starts."""
     seen = []
@@ -167,3 +220,31 @@ async def test_a_handler_that_never_ends_does_not_keep_a_suspect_waiting_for_eve
         assert tried == []
         await clock.advance(20_000)
         assert tried == [("hello", "")]
+
+
+class Unsettling(MemoryStore):
+    """Away whenever the first person's turn is to be settled, or somebody else's claim by then."""
+
+    how = "away"
+
+    async def settle(self, claim: Claim, settlement: Settlement) -> bool:
+        if claim.key == ADA:
+            if self.how == "away":
+                raise StoreUnavailable("no connection")
+            return False
+        return await super().settle(claim, settlement)
+
+
+@pytest.mark.parametrize("how", ["away", "lost"])
+async def test_others_go_on_after_a_turn_that_was_alone_and_could_not_be_settled(how: str, clock: VirtualClock) -> None:
+    """However the one that had the process to itself ended, the process is everybody's again."""
+    store, agent = Unsettling(clock), Counting(clock)
+    store.how = how
+    await write(store, clock, ADA.conversation)
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=agent, shutdown_ms=1, clock=clock) as turns:
+        await clock.advance(100)
+        assert agent.running == [ADA.conversation]
+        await say(turns, "hello", to="new")
+        await clock.advance(10_000)
+    assert "new" in agent.beside

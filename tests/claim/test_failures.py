@@ -50,7 +50,7 @@ def test_of_a_long_error_only_the_beginning_is_kept(kind: type[Exception]) -> No
     [
         (RetryLater(2, "a secret"), Retry(2_000, False, "RetryLater: a secret"), logging.INFO, "postpone"),
         (GiveUp("a secret"), Dead("given up", "a secret"), logging.WARNING, "give up"),
-        (ValueError("a secret"), Dead("failed 1 times", "ValueError: a secret"), logging.WARNING, "fail"),
+        (ValueError("a secret"), Dead("failed once", "ValueError: a secret"), logging.WARNING, "fail"),
     ],
 )
 def test_what_follows_is_logged_without_the_words(
@@ -103,6 +103,13 @@ def test_an_agents_exception_shows_where_it_came_from(caplog: pytest.LogCaptureF
     assert said.endswith("\nValueError")
     assert "4711" not in said.replace('ValueError("Ada', "")
     assert logged(error, logging.DEBUG, caplog).endswith("ValueError: Ada's card is 4711")
+
+
+def test_who_is_away_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """One who is woken at night looks at the agent, or at the platform."""
+    assert logged(Away("refused"), logging.INFO, caplog) == "WARNING The agent cannot be reached; the turn waits"
+    sent = logged(SendFailed("502"), logging.INFO, caplog)
+    assert sent == "WARNING The platform did not take the answer; the turn waits"
 
 
 def test_that_it_became_a_dead_letter_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say, silent
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.backend import SqliteStore
+from turntake.claim import worker
 from turntake.clock import SystemClock
 from turntake.platforms.replies import Recipient
 from turntake.rules.records import Claim
@@ -165,3 +168,32 @@ async def test_a_reply_that_does_not_end_before_a_stop_is_of_unknown_fate(
     assert (first.places, first.sent, second.sent) == ([0], [], ["two"])
     assert record.turn is not None
     assert record.turn.progress.unknown == (0,)
+
+
+@pytest.mark.parametrize("verb", ["claim", "settle", "leave", "next_look"])
+async def test_a_store_that_hangs_keeps_no_worker_from_stopping(
+    verb: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What could not be handed back is taken by others when its lease ends."""
+    monkeypatch.setattr(worker, "STORE_GRACE_MS", 10)
+    store = MemoryStore(clock)
+
+    async def hang(*args: object) -> None:
+        await asyncio.Event().wait()
+
+    async def stuck(turn: Turn) -> None:
+        await asyncio.Event().wait()
+
+    async with TurnTake(store, rules=AT_ONCE, agent=stuck, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        monkeypatch.setattr(store, verb, hang)
+        if verb in ("claim", "next_look"):
+            await say(turns, "hello", to="bob")
+            await clock.advance(10)
+    assert "stopping without it" in caplog.text
+    monkeypatch.undo()
+    answered: list[str] = []
+    async with TurnTake(store, rules=AT_ONCE, agent=lambda turn: answered.append(turn.text), clock=clock):
+        await clock.advance(70_000)
+    assert answered.count("hello") == (2 if verb in ("claim", "next_look") else 1)

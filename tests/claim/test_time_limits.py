@@ -9,6 +9,7 @@ import pytest
 from harness.turns import AT_ONCE, only_turn, say, silent
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.claim.handler_limits import HandlerLimits
 from turntake.deliver.sink import Answer, Sink
 from turntake.testing.clock import VirtualClock
 
@@ -79,6 +80,121 @@ async def test_a_handler_that_extends_its_turn_gets_that_much_longer(clock: Virt
         assert (await store.letters.list(10)).items == ()
 
 
+async def test_a_handler_that_extends_its_turn_gets_no_less_time(clock: VirtualClock, store: MemoryStore) -> None:
+    """Two minutes are longer than the lease, which is what it extends by if it says nothing else; also when the time of
+    another is over meanwhile."""
+    answered = []
+
+    async def answer(turn: Turn) -> None:
+        if turn.text == "second":
+            await turn.extend()
+        await clock.sleep(119_000 if turn.text == "second" else 1_000_000)
+        answered.append(turn.text)
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "first", to="ada")
+        await clock.advance(55_000)
+        await say(turns, "second", to="bob")
+        await clock.advance(119_500)
+    assert answered == ["second"]
+
+
+async def test_what_follows_a_handler_has_its_limit_no_more(clock: VirtualClock) -> None:
+    limits = HandlerLimits(clock, 5_000)
+    with limits.begin():
+        await clock.advance(4_000)
+    await clock.advance(4_000)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+
+
+async def test_a_handler_that_makes_a_timeout_of_its_cancellation_has_taken_too_long(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    async def answer(turn: Turn) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise TimeoutError from None
+
+    rules = Rules(silence_ms=0, max_attempts=1)
+    async with TurnTake(store, rules=rules, agent=answer, handler_ms=5_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(6_000)
+        (letter,) = (await store.letters.list(10)).items
+    assert letter.reason == "timed_out"
+
+
+async def test_each_handler_ends_at_its_own_time(clock: VirtualClock, store: MemoryStore) -> None:
+    """One timer serves all of them, whoever began when, whoever ended before, and whoever was given longer."""
+    ended: dict[str, int] = {}
+    start = clock.now()
+
+    async def answer(turn: Turn) -> None:
+        try:
+            if turn.text == "extends":
+                await turn.extend(60_000)
+            await clock.sleep(1 if turn.text == "quick" else 1_000_000)
+        finally:
+            ended[turn.text] = (clock.now() - start) // 1_000
+
+    rules = Rules(silence_ms=0, max_attempts=1)
+    async with TurnTake(store, rules=rules, agent=answer, handler_ms=5_000, clock=clock) as turns:
+        for text in ("quick", "first", "extends", "last"):
+            await say(turns, text, to=text)
+            await clock.advance(2_000)
+        await clock.advance(70_000)
+        letters = (await store.letters.list(10)).items
+    assert ended == {"quick": 0, "first": 7, "last": 11, "extends": 64}
+    assert {letter.reason for letter in letters} == {"timed_out"}
+
+
+async def test_a_handler_that_answers_though_it_was_cancelled_has_answered(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    async def answer(turn: Turn) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await clock.sleep(100)
+        return "in short"
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, handler_ms=5_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(6_000)
+        record = await only_turn(turns)
+    assert record.status == "answered"
+    assert record.turn is not None
+    assert record.turn.progress.replies == ("in short",)
+
+
+async def test_a_handler_that_is_interrupted_when_its_time_is_over_has_not_failed(
+    clock: VirtualClock, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both cancel it, and the person's word counts."""
+    started = []
+
+    async def answer(turn: Turn) -> str:
+        started.append(turn.text)
+        if turn.text == "hello":
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await say(turns, "and more")
+                raise
+        return "answer"
+
+    rules = Rules(silence_ms=0, on_busy="interrupt", max_attempts=1)
+    async with TurnTake(store, rules=rules, agent=answer, handler_ms=5_000, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(6_000)
+        letters = (await store.letters.list(10)).items
+    assert started == ["hello", "hello\nand more"]
+    assert letters == ()
+    assert "took too long" not in caplog.text
+
+
 async def test_a_plain_function_that_hangs_is_no_longer_waited_for(clock: VirtualClock, store: MemoryStore) -> None:
     """Nobody can stop its thread; what it returns counts for nothing."""
     release, started = threading.Event(), asyncio.Event()
@@ -110,7 +226,7 @@ async def test_a_time_limit_of_the_handlers_own_is_a_failure_like_any_other(
         await say(turns, "hello")
         await clock.advance(10)
         (letter,) = (await store.letters.list(10)).items
-    assert (letter.reason, letter.error) == ("failed 1 times", "TimeoutError: the model took too long")
+    assert (letter.reason, letter.error) == ("failed once", "TimeoutError: the model took too long")
 
 
 async def test_a_sink_with_a_time_limit_of_its_own_gets_no_other(clock: VirtualClock, store: MemoryStore) -> None:

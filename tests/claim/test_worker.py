@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.turns import AT_ONCE, answered_turns, say
 from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.schema import connect
 from turntake.rules.records import Claim
+from turntake.rules.watch import JOIN_MS
 from turntake.testing.clock import VirtualClock
 
 
@@ -45,7 +48,9 @@ async def test_no_more_handlers_run_than_allowed(clock: VirtualClock, store: Mem
     assert [record[0].status for record in records] == ["answered"] * 10
 
 
-async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualClock) -> None:
+async def test_a_store_that_is_away_for_a_while_is_waited_for(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     answered = []
 
     class Flaky(MemoryStore):
@@ -54,7 +59,7 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualCloc
         async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
             if self.failures:
                 self.failures -= 1
-                raise StoreUnavailable
+                raise StoreUnavailable("no connection")
             return await super().claim(limit, lease_ms)
 
     async def answer(turn: Turn) -> None:
@@ -64,6 +69,8 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(clock: VirtualCloc
         await say(turns, "hello")
         await clock.advance(5_000)
     assert answered == ["hello"]
+    assert [record.message for record in caplog.records] == ["Nothing could be claimed", "Turns can be claimed again"]
+    assert vars(caplog.records[0])["reason"] == "no connection"
 
 
 async def test_an_unexpected_error_does_not_end_the_worker() -> None:
@@ -85,6 +92,26 @@ async def test_an_unexpected_error_does_not_end_the_worker() -> None:
         await turns.receive("hello", conversation="ada", id="m1")
         await clock.advance(5_000)
     assert answered == ["hello"]
+
+
+async def test_a_worker_says_that_it_lives_whatever_the_store_says_to_that(clock: VirtualClock) -> None:
+    """Whoever fell silent for longer loses its share of the deadlines; and none of it stands in the way of its end."""
+    joined_at: list[int] = []
+
+    class Away(MemoryStore):
+        async def join(self, worker: str) -> None:
+            joined_at.append(clock.now())
+            raise StoreUnavailable("no connection")
+
+        async def leave(self, worker: str) -> None:
+            raise StoreUnavailable("no connection")
+
+    async def answer(turn: Turn) -> None: ...
+
+    start = clock.now()
+    async with TurnTake(Away(clock), rules=AT_ONCE, agent=answer, clock=clock):
+        await clock.advance(5_000)
+    assert joined_at == [*range(start, start + 5_001, JOIN_MS)]
 
 
 async def test_a_turn_is_claimed_until_its_answer_is_in() -> None:

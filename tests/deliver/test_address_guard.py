@@ -46,6 +46,7 @@ def test_public_addresses(address: str) -> None:
         "::ffff:127.0.0.1",
         "::ffff:10.0.0.1",
         "64:ff9b::7f00:1",
+        "fec0::1",
         "64:ff9b::a9fe:a9fe",
         "2002:7f00:1::",
         "2001:db8::1",

@@ -4,12 +4,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from unittest.mock import Mock
 
 import pytest
 
 from harness.turns import AT_ONCE, answered_turns, only_turn, say
 from turntake import Observer, Turn, TurnTake
-from turntake.deliver.handler import Handler
+from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.options import Yields
 from turntake.rules.conversation import Dead
 from turntake.rules.records import Claim, TurnRecord
@@ -152,3 +153,18 @@ async def test_a_generator_is_closed_before_its_turn_is_settled() -> None:
     async with turns, answered_turns(turns, 1):
         await say(turns, "hi")
     assert observer.was_closed == (True,)
+
+
+class Panic(BaseException):
+    """As libraries in Rust raise it: not an Exception."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Panic("index out of bounds")], ids=["exit", "panic"])
+async def test_an_async_handler_cannot_end_the_process_or_its_attempt_without_a_word(error: BaseException) -> None:
+    """As with a plain function, it is a failure of that turn alone."""
+
+    async def answer(turn: Turn) -> None:
+        raise error
+
+    with pytest.raises(RuntimeError, match=type(error).__name__):
+        await HandlerSink(answer).deliver(Mock(Turn))

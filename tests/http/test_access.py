@@ -7,7 +7,7 @@ import pytest
 from harness.platforms.word_channel import WordChannel
 from harness.servers import calling
 from turntake import ConfigurationError, Rules, TurnTake
-from turntake.http.access import refuse_open_bind, stranger
+from turntake.http.access import _remembered, refuse_open_bind, stranger
 from turntake.http.hosts import _is_local_authority, _is_loopback, is_local_authority, is_loopback
 
 GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
@@ -211,6 +211,15 @@ async def test_the_cookie_counts_only_for_our_own_pages(headers: dict[str, str])
         "X-Client-IP",
         "X-Original-URL",
         "Tailscale-User-Login",
+        "CDN-Loop",
+        "Client-IP",
+        "WL-Proxy-Client-IP",
+        "Fly-Client-IP",
+        "X-Azure-ClientIP",
+        "X-Amzn-Trace-Id",
+        "X-Vercel-Id",
+        "Ngrok-Trace-Id",
+        "X-Appengine-User-IP",
         "X-Envoy-External-Address",
     ],
 )
@@ -258,6 +267,16 @@ def test_refused_names_of_hosts_are_not_kept() -> None:
         assert not is_local_authority(b"%d" % number * 300)
         assert not is_loopback(str(number) * 300)
     assert (_is_local_authority.cache_info().currsize, _is_loopback.cache_info().currsize) == before
+
+
+def test_large_headers_are_judged_and_not_kept() -> None:
+    """What strangers send must not fill the memory."""
+    before = _remembered.cache_info().currsize
+    for number in range(12):
+        large = (b"x-%d" % number * 600, b"")
+        assert stranger(asked("1.1", large)) is None
+        assert stranger(asked("1.1", large, (b"via", b""))) is not None
+    assert _remembered.cache_info().currsize == before
 
 
 @pytest.mark.parametrize(

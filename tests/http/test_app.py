@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import AsyncMock
 
 import apsw
 import httpx2
@@ -117,6 +118,19 @@ def test_what_is_not_there() -> None:
         wrong = client.get("/v1/messages")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
         assert wrong.headers["content-type"] == "application/problem+json"
+
+
+def test_who_a_request_was_about_is_logged_as_a_conversation(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not within the path, where `log.people` would not find it."""
+    turns = TurnTake("memory://", role="accept")
+    monkeypatch.setattr(turns, "touch", AsyncMock(side_effect=StoreUnavailable("away")))
+    key = "default:whatsapp:777:4915112345"
+    with caplog.at_level(logging.WARNING), talking(turns) as client:
+        assert client.post(f"/v1/conversations/{key}/flush").status_code == 503
+    (record,) = (vars(record) for record in caplog.records if record.name == "turntake")
+    assert (record["path"], record["conversation"]) == ("/v1/conversations/{key}/flush", key)
 
 
 def test_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:

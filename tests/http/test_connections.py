@@ -3,7 +3,7 @@
 import asyncio
 import resource
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from unittest.mock import Mock
 
 import httpx2
@@ -12,7 +12,13 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from turntake import TurnTake
-from turntake.http.connections import LimitedConnection, Limits, most_connections, raise_file_limit
+from turntake.http.connections import (
+    WAITING_REQUESTS,
+    LimitedConnection,
+    Limits,
+    most_connections,
+    raise_file_limit,
+)
 from turntake.http.options import HttpOptions
 from turntake.http.server import Server, listen, url_of
 from turntake.testing.clock import VirtualClock
@@ -171,8 +177,96 @@ async def test_a_body_may_be_larger_than_headers() -> None:
         head = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         whole = await guard.said(head % len(body) + body)
         parted = await guard.said(head % len(body), body[:2_000], body[2_000:])
+        reader, writer = await guard.opened(head % len(body) + body[:2_000])
+        for piece in (body[2_000:4_000], body[4_000:]):
+            await until_read(guard)
+            writer.write(piece)
+        begun = await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+        assert begun.startswith(b"HTTP/1.1 202 ")
         assert whole.startswith(b"HTTP/1.1 202 ")
         assert parted.startswith(b"HTTP/1.1 202 ")
+
+
+CHUNKED = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+MESSAGE = b'{"conversation": "ana", "id": "1", "text": "hi"}'
+CHUNKED_MESSAGE = CHUNKED + b"%x\r\n%s\r\n0\r\n" % (len(MESSAGE), MESSAGE)
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["in one piece", "in pieces"])
+async def test_what_follows_a_body_is_not_among_the_headers(pieces: int) -> None:
+    """A proxy that checks headers does not look there: neither a key nor anything else counts in a trailer."""
+    async with guarded() as guard:
+        trailer = b"X-Forwarded-For: 192.0.2.1\r\nConnection: close\r\n\r\n"
+        whole = CHUNKED_MESSAGE + trailer
+        cut = len(whole) if pieces == 1 else len(CHUNKED) + 10
+        reader, writer = await guard.opened(whole[:cut])
+        await until_read(guard)
+        writer.write(whole[cut:])
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 202 ")
+        writer.close()
+
+
+@pytest.mark.parametrize("trailer", [b"X-A: y\r\n" * 2_500, b"X-A: " + b"y" * 19_995], ids=["many", "one"])
+async def test_what_follows_a_body_is_bounded_as_headers_are(trailer: bytes) -> None:
+    async with guarded() as guard:
+        reader, writer = await guard.opened(CHUNKED_MESSAGE)
+        for piece in (trailer[:10_000], trailer[10_000:]):
+            await until_read(guard)
+            writer.write(piece)
+        assert await asyncio.wait_for(reader.read(), 20) == b""  # the request was on its way, and is not answered
+        writer.close()
+
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
+
+
+@pytest.mark.parametrize("cut", [20, 60, 250, 300, 1_000])
+async def test_a_request_that_offers_http_2_is_read_with_its_body(cut: int) -> None:
+    """Java's client and `curl --http2` offer it with every request. Without its body, an answer would be lost."""
+    async with guarded() as guard:
+        head = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n%sContent-Length: %d\r\n\r\n" % (OFFER, len(MESSAGE))
+        whole = (head + MESSAGE) + HEALTHY.replace(b"\r\n\r\n", b"\r\n" + OFFER + b"\r\n") + HEALTHY
+        reader, writer = await guard.opened(whole[:cut])
+        await until_read(guard)
+        writer.write(whole[cut:])
+        assert (await asyncio.wait_for(reader.readline(), 20)).startswith(b"HTTP/1.1 202 ")
+        for _ in range(2):
+            await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
+        writer.close()
+
+
+async def test_what_follows_the_last_request_of_a_connection_is_passed_over() -> None:
+    """Also if that request offers another protocol: it is answered all the same."""
+    async with guarded() as guard:
+        for offer in (b"Connection: close\r\n", b"Connection: Upgrade, close\r\nUpgrade: h2c\r\n"):
+            last = HEALTHY.replace(b"\r\n\r\n", b"\r\n" + offer + b"\r\n")
+            assert (await guard.said(last + b"and more")).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_tunnel_is_refused() -> None:
+    async with guarded() as guard:
+        assert (await guard.said(b"CONNECT /v1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        assert await guard.is_alive()
+
+
+async def test_as_many_requests_as_a_client_may_need_wait_behind_the_first() -> None:
+    async with guarded() as guard:
+        reader, writer = await guard.opened(HEALTHY * (1 + WAITING_REQUESTS))
+        for _ in range(1 + WAITING_REQUESTS):
+            await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), 20)
+        writer.close()
+
+
+async def test_a_flood_of_requests_on_one_connection_ends_it() -> None:
+    """Each that waits takes a hundred times the memory of its bytes."""
+    async with guarded() as guard:
+        for request in (HEALTHY, HEALTHY.replace(b"\r\n\r\n", b"\r\n" + OFFER + b"\r\n")):
+            reader, writer = await guard.opened(request * 1_000)
+            with suppress(ConnectionResetError):  # it may be closed while there is more to read
+                assert (await asyncio.wait_for(reader.read(), 20)).count(b"HTTP/1.1 200 ") <= 100
+            writer.close()
+        assert await guard.is_alive()
 
 
 async def test_a_connection_too_many_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -213,27 +307,141 @@ async def test_a_crowd_of_slow_idle_and_large_connections_leaves_others_served()
         assert await guard.is_alive()
 
 
-def test_the_rest_of_a_refused_body_does_not_keep_the_connection() -> None:
-    """uvicorn gives an idle connection five seconds, and would begin anew with every byte of such a body."""
-    transport = Mock(is_closing=Mock(return_value=False))
-    loop = Mock()
+class Idling:
+    """A connection on a loop whose time the test sets, and whose requests it answers itself."""
+
+    def __init__(self) -> None:
+        self.transport = Mock(is_closing=Mock(return_value=False))
+        self.loop = Mock(time=Mock(return_value=100.0))
+        config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools", timeout_keep_alive=5)
+        self.connection = LimitedConnection(
+            Limits(clock=VirtualClock()), config=config, server_state=ServerState(), app_state={}, _loop=self.loop
+        )
+        self.connection.connection_made(self.transport)
+
+    def ask(self, data: bytes) -> None:
+        self.connection.data_received(data)
+        self.loop.create_task.call_args.args[0].close()  # nobody runs the app
+
+    def answer(self) -> None:
+        self.connection.cycle.response_complete = True
+        self.connection.on_response_complete()
+
+    def fire(self, at: float) -> None:
+        """The timer that was set last is over."""
+        self.loop.time.return_value = at
+        self.loop.call_later.call_args.args[1]()
+
+    @property
+    def timers(self) -> list[float]:
+        return [call.args[0] for call in self.loop.call_later.call_args_list]
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.transport.close.called)
+
+
+def test_one_timer_serves_all_requests_of_a_connection() -> None:
+    """It is not set and cancelled with each of them, and still gives an idle connection its five seconds, no more."""
+    idling = Idling()
+    for at in (100.0, 101.0, 103.0):
+        idling.loop.time.return_value = at
+        idling.ask(HEALTHY)
+        idling.answer()
+    assert idling.timers == [5]
+    idling.fire(at=105.0)
+    assert idling.timers == [5, 3]
+    assert not idling.is_closed
+    idling.fire(at=108.0)
+    assert idling.is_closed
+
+
+def test_a_connection_is_not_idle_while_a_request_is_under_way() -> None:
+    """The timer ends then, and the answer sets it again."""
+    idling = Idling()
+    idling.ask(HEALTHY)
+    idling.answer()
+    idling.ask(HEALTHY)
+    idling.fire(at=200.0)
+    assert not idling.is_closed
+    idling.answer()
+    assert idling.timers == [5, 5]
+    idling.fire(at=205.0)
+    assert idling.is_closed
+
+
+@pytest.mark.parametrize("rest", [b"x", b"x" * 8, b"x" * 8 + b"GET"])
+def test_the_rest_of_a_refused_body_does_not_keep_the_connection(rest: bytes) -> None:
+    """Every byte of such a body would give it five seconds more."""
+    idling = Idling()
+    idling.ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    idling.answer()
+    idling.loop.time.return_value = 104.0
+    idling.connection.data_received(rest)
+    idling.fire(at=105.0)
+    assert idling.is_closed
+
+
+def test_what_followed_a_body_does_not_count_for_the_next_request() -> None:
+    idling = Idling()
+    idling.ask(CHUNKED_MESSAGE)
+    idling.connection.data_received(b"X-A: " + b"y" * 16_000 + b"\r\n\r\n")
+    idling.answer()
+    idling.connection.data_received(b"GET / HTTP/1.1\r\nX-A: " + b"y" * 1_000)
+    assert not idling.is_closed
+
+
+def test_a_request_after_a_refused_body_keeps_the_connection() -> None:
+    idling = Idling()
+    idling.ask(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
+    idling.answer()
+    idling.connection.data_received(b"x" * 8)
+    idling.connection.data_received(b"GET / HTTP/1.1\r\n")
+    idling.fire(at=105.0)
+    assert not idling.is_closed
+
+
+def writing(clock: VirtualClock) -> tuple[LimitedConnection, Mock]:
+    """A connection whose client does not read as fast as it is answered, and its transport."""
+    transport = Mock(is_closing=Mock(return_value=False), get_write_buffer_size=Mock(return_value=100_000))
     config = uvicorn.Config(TurnTake("memory://").asgi(), http="httptools")
-    connection = LimitedConnection(
-        Limits(clock=VirtualClock()), config=config, server_state=ServerState(), app_state={}, _loop=loop
-    )
+    connection = LimitedConnection(Limits(clock=clock), config=config, server_state=ServerState(), app_state={})
     connection.connection_made(transport)
-    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx")
-    loop.create_task.call_args.args[0].close()  # nobody runs the app; it is answered here
-    connection.cycle.response_complete = True
-    connection.on_response_complete()
-    timer = connection.timeout_keep_alive_task
-    connection.data_received(b"x")
-    assert timer is not None
-    assert connection.timeout_keep_alive_task is timer
-    connection.data_received(b"x" * 7 + b"GET")
-    assert connection.timeout_keep_alive_task is timer
-    connection.data_received(b" / HTTP/1.1\r\n")
-    assert connection.timeout_keep_alive_task is None
+    connection._limits.end(connection)
+    connection.pause_writing()
+    return connection, transport
+
+
+async def test_whoever_reads_nothing_of_an_answer_is_cut_off() -> None:
+    """However slow, whoever reads on is not."""
+    clock = VirtualClock()
+    _, transport = writing(clock)
+    await clock.advance(29_000)
+    transport.get_write_buffer_size.return_value = 99_999
+    await clock.advance(30_999)
+    assert not transport.abort.called
+    await clock.advance(1)
+    assert transport.abort.called
+
+
+async def test_an_answer_that_is_read_in_the_end_keeps_its_connection() -> None:
+    clock = VirtualClock()
+    connection, transport = writing(clock)
+    await clock.advance(29_000)
+    connection.resume_writing()
+    await clock.advance(60_000)
+    assert not transport.abort.called
+
+
+async def test_nobody_waits_for_a_client_who_left() -> None:
+    """Neither for the rest of its headers nor for it to read on."""
+    clock = VirtualClock()
+    connection, transport = writing(clock)
+    connection._limits.begin(connection)
+    connection.connection_lost(None)
+    assert not connection._limits._since
+    await clock.advance(60_000)
+    assert not transport.abort.called
 
 
 @contextmanager

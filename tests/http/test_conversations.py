@@ -193,10 +193,11 @@ def test_bad_cursors_are_refused_by_sqlite_too(cursor: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("reason", REASONS)
 def test_every_reason_reads_as_a_sentence(reason: Any) -> None:
     """Before and after the deadline."""
+    ended = "the wait for the person ended by:"
     due = Deadline(2_700, reason)
     waiting = Conversation(next_seq=3, buffer=Buffer(1, 0, 0, due, due, ()))
     assert why(waiting, 0) == f"2 messages wait for 2.7 s more: {REASONS[due.reason]} ({reason})."
-    assert why(waiting, 3_000) == f"2 messages wait for a worker, due 0.3 s ago: {REASONS[due.reason]} ({reason})."
+    assert why(waiting, 3_000) == f"2 messages wait for a worker, due 0.3 s ago; {ended} {reason}."
 
 
 def test_an_open_turn_reads_as_a_sentence() -> None:

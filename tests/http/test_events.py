@@ -44,7 +44,7 @@ def test_a_failed_turn_is_told() -> None:
     with talking(turns) as client, watching(client) as events:
         client.post("/v1/messages", json=HI)
         dead = until(events, "dead-lettered")
-    assert dead["reason"] == "failed 1 times"
+    assert dead["reason"] == "failed once"
     assert "a secret" not in json.dumps(dead)
 
 

@@ -1,8 +1,10 @@
 """Limits on how much a request may send, and on how long it may take."""
 
 import asyncio
+import json
 import socket
 from collections.abc import Iterator
+from itertools import cycle
 
 import httpx2
 import pytest
@@ -11,7 +13,8 @@ from starlette.types import Message, Receive, Scope, Send
 from harness.servers import Served, serving, talking
 from turntake import Rules, TurnTake
 from turntake.errors import Problem
-from turntake.http.limits import DRAIN_FACTOR, BodyLimit
+from turntake.http import limits
+from turntake.http.limits import DRAIN_FACTOR, ArrivingBytes, BodyLimit
 from turntake.testing.clock import VirtualClock
 
 GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
@@ -35,11 +38,14 @@ def said(server: Served, *pieces: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
-def is_alive(server: Served) -> bool:
-    return httpx2.post(f"{server.url}/v1/messages", json=GOOD).status_code == 202
-
-
 HEAD = b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
+def is_alive(server: Served) -> bool:
+    """It takes a message, which is sent in one piece, so that a busy machine cannot make its body late."""
+    body = json.dumps(GOOD).encode()
+    request = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    return said(server, request).startswith(b"HTTP/1.1 202 ")
 
 
 @pytest.mark.parametrize(
@@ -173,3 +179,70 @@ async def test_a_server_that_stops_while_a_body_is_late_is_not_answered() -> Non
     await clock.advance(50)
     with pytest.raises(asyncio.CancelledError):
         await request
+
+
+async def test_bodies_that_arrive_at_once_take_so_much_together(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger could have thousands of large ones on their way, to any endpoint and in small pieces. Small ones are
+    read all the same."""
+    monkeypatch.setattr(limits, "MOST_ARRIVING_BYTES", 300_000)
+    taken: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        taken.append(len((await receive())["body"]))
+
+    async def send(message: Message) -> None: ...
+
+    clock = VirtualClock()
+    arriving = ArrivingBytes(clock)
+    guards = cycle(BodyLimit(app, clock, arriving=arriving) for _ in range(2))
+
+    def request(size: int) -> tuple[asyncio.Event, asyncio.Task[None]]:
+        ended = asyncio.Event()
+        pieces = [b"x" * 20_000] * (size // 20_000)
+
+        async def receive() -> Message:
+            if len(pieces) < 2:
+                await ended.wait()
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+        scope = {"type": "http", "headers": [(b"transfer-encoding", b"chunked")]}
+        return ended, asyncio.create_task(next(guards)(scope, receive, send))
+
+    first, one = request(200_000)
+    _, refused = request(200_000)
+    small, other = request(60_000)
+    with pytest.raises(Problem, match="Too many large bodies") as raised:
+        await asyncio.wait_for(refused, 5)
+    assert raised.value.status == 503
+    assert [record.message for record in caplog.records] == ["Too many large bodies arrive at once"]
+    small.set()
+    first.set()
+    await asyncio.gather(one, other)
+    last, again = request(200_000)
+    last.set()
+    await again
+    assert sorted(taken) == [60_000, 200_000, 200_000]
+    assert arriving._total == 0
+
+
+async def test_once_its_body_is_there_a_request_may_take_its_time() -> None:
+    clock = VirtualClock()
+    pieces = [b"hel", b"lo"]
+    bodies: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await clock.sleep(1_000)
+        bodies.append(await receive())
+
+    async def send(message: Message) -> None: ...
+
+    scope = {"type": "http", "headers": [(b"content-length", b"5")]}
+    request = asyncio.create_task(BodyLimit(app, clock, receive_ms=50)(scope, receive, send))
+    await clock.advance(1_000)
+    await request
+    assert [message["body"] for message in bodies] == [b"hello"]

@@ -84,8 +84,8 @@ def test_live_events_are_shown_as_they_happen(server: Served, page: Page) -> Non
     body = [{"conversation": "zoë", "id": str(n), "text": f"piece {n}"} for n in (1, 2)]
     assert httpx2.post(f"{server.url}/v1/messages", json=body).status_code == 202
     card = page.locator("article", has_text="zoë")
-    expect(card.locator(".what.buffered").last).to_have_text("buffered 2 messages, due in 0.3 s because silence")
-    expect(card.locator(".what.due")).to_have_text("due because silence")
+    expect(card.locator(".what.buffered").last).to_have_text("buffered 2 messages, due in 0.3 s: silence")
+    expect(card.locator(".what.due")).to_have_text("due by: silence")
     expect(card.locator(".what.claimed")).to_contain_text("claimed 2 messages after")
     expect(card.locator(".what.answered .reply")).to_have_text("piece 1\npiece 2")
     expect(card.locator(".standing")).to_have_text("answered")

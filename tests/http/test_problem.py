@@ -1,5 +1,7 @@
 """What a caller hears when something went wrong, and what only the log hears."""
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ SCOPE = {"type": "http", "path": "/v1/messages"}
 REASON = "Redis did not do as asked (ConnectionError: Error 111 connecting to db.internal:6379)."
 
 
-async def answered(error: Exception) -> tuple[int, dict[bytes, bytes], dict[str, Any]]:
+async def answered(error: BaseException, method: str = "POST") -> tuple[int, dict[bytes, bytes], dict[str, Any]]:
     """The status, the headers and the body after an app failed."""
     sent: list[Any] = []
 
@@ -25,7 +27,8 @@ async def answered(error: Exception) -> tuple[int, dict[bytes, bytes], dict[str,
     async def send(event: Any) -> None:
         sent.append(event)
 
-    await Problems(app)(SCOPE, receive, send)
+    with suppress(asyncio.CancelledError):
+        await Problems(app)({**SCOPE, "method": method}, receive, send)
     return sent[0]["status"], dict(sent[0]["headers"]), msgspec.json.decode(sent[1]["body"])
 
 
@@ -35,10 +38,32 @@ async def test_a_store_that_is_away_is_the_same_for_every_caller(caplog: pytest.
     assert (status, headers[b"retry-after"]) == (503, b"1")
     assert (status, headers, body) == await answered(StoreUnavailable("The SQLite file cannot be written."))
     assert "send it again" in body["detail"]
+    assert "send it again" not in (await answered(StoreUnavailable(REASON), "GET"))[2]["detail"], "nothing was sent"
     record = caplog.records[0]
     assert (record.levelname, record.getMessage()) == ("WARNING", "The store did not confirm a request")
     said = vars(record)
     assert (said["error"], said["reason"], said["path"]) == ("StoreUnavailable", REASON, "/v1/messages")
+
+
+async def test_whoever_is_still_waited_for_when_the_server_stops_is_told_to_come_again() -> None:
+    """A 500 would be taken for a mistake of ours, and some senders do not try again after one."""
+    status, headers, body = await answered(asyncio.CancelledError())
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert "Send it again" in body["detail"]
+
+
+async def test_a_server_that_stops_in_the_middle_of_an_answer_says_nothing_more() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise asyncio.CancelledError
+
+    async def receive() -> Any:
+        raise AssertionError("nobody reads the request")
+
+    async def send(event: Any) -> None:
+        raise RuntimeError("The answer has begun.")
+
+    with pytest.raises(asyncio.CancelledError):
+        await Problems(app)({**SCOPE, "method": "GET"}, receive, send)
 
 
 async def test_words_that_are_not_ours_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ import pytest
 from turntake import ConversationKey, Message
 from turntake.http.events import frame
 from turntake.observe.observer import Observer, Observers
-from turntake.observe.stream import QUEUE_LENGTH, Stream
+from turntake.observe.stream import QUEUE_CHARACTERS, QUEUE_LENGTH, Stream
 from turntake.rules.conversation import Answered, Buffer, Conversation, Dead, ReplyReport, Retry, SealedTurn, Touch
 from turntake.rules.deadline import Deadline
 from turntake.rules.records import Appended, Claim
@@ -168,3 +168,25 @@ async def test_a_watcher_who_falls_behind_misses_what_comes_next() -> None:
             observers.tell(Observer.interrupted, ADA, str(number))
         assert queue.qsize() == QUEUE_LENGTH
         assert queue.get_nowait().turn_id == "0"
+
+
+async def test_long_answers_fill_a_queue_earlier_than_their_number_does() -> None:
+    """What it takes in memory is bounded, whatever agents answer; and what was read makes room again."""
+    observers = Observers(VirtualClock())
+    long = Answered(("a" * (QUEUE_CHARACTERS // 4), "b" * (QUEUE_CHARACTERS // 4)))
+    async with Stream(observers).watch() as queue:
+        for _ in range(3):
+            observers.tell_settled(claim(1), long, None)
+        observers.tell(Observer.interrupted, ADA, "missed")
+        assert queue.qsize() == 2
+        queue.get_nowait()
+        observers.tell(Observer.interrupted, ADA, "read")
+        assert [queue.get_nowait().kind for _ in range(queue.qsize())] == ["answered", "interrupted"]
+
+
+async def test_an_answer_of_any_length_reaches_whoever_keeps_up() -> None:
+    observers = Observers(VirtualClock())
+    async with Stream(observers).watch() as queue:
+        for _ in range(3):
+            observers.tell_settled(claim(1), Answered(("a" * 2 * QUEUE_CHARACTERS,)), None)
+            assert queue.get_nowait().kind == "answered"

@@ -149,6 +149,10 @@ def test_what_leads_nowhere_says_what_to_do(spec: str, advice: str) -> None:
     ("source", "advice"),
     [
         ("import no_such_sdk", "'broken' imports 'no_such_sdk', which is not installed here"),
+        (
+            "import sys\nsys.exit('bye')",
+            r"Importing 'broken' called sys\.exit\(\): what a program starts belongs under",
+        ),
         ("x = 1\ny = x + z", r"Importing 'broken' raised NameError: .* \(broken.py:2\)"),
         ("x = 1\ndef answer(turn)\n    pass", r"Importing 'broken' raised SyntaxError: expected ':' \(broken.py:2\)\."),
     ],

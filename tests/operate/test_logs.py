@@ -190,3 +190,11 @@ def test_people_can_be_kept_out_of_the_log(format: logs.Format) -> None:
     assert "4915" not in stream.getvalue()
     assert "order" not in stream.getvalue()
     assert first == again != other
+
+
+def test_nothing_in_a_line_steers_a_terminal_or_begins_another_line() -> None:
+    """A path may hold any character, and somebody reads the log."""
+    stream = io.StringIO()
+    logs.configure(logs.LogOptions("info", "text"), stream)
+    logging.getLogger("turntake").info("A request failed", extra={"path": "/\x1b[2J\x9b31m\x07\r\n\u2028\x00é"})
+    assert stream.getvalue().endswith("path=/\\e[2J\\x9b31m\\x07\\r\\n\\u2028\\x00é\n")

@@ -57,7 +57,10 @@ def test_one_that_only_this_machine_reaches_starts_and_warns() -> None:
     options = load(environ={"TURNTAKE_WHATSAPP_APP_SECRET": "local", "TURNTAKE_API_KEYS": "secret"})
     refuse_weak_secrets(options)
     (warning,) = weak_secrets(options)
-    assert warning.startswith("Easy to guess: TURNTAKE_API_KEYS, TURNTAKE_WHATSAPP_APP_SECRET;")
+    assert warning == (
+        "Easy to guess: TURNTAKE_API_KEYS (make one with `openssl rand -hex 32`), "
+        "TURNTAKE_WHATSAPP_APP_SECRET (copy what the platform gave you). Change that before others reach this server."
+    )
 
 
 def test_good_ones_are_not_talked_about() -> None:

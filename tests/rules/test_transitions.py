@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
+from turntake.rules.buffer import DECISIONS_KEPT, arrival_at
 from turntake.rules.conversation import Answered, Dead, Lease, Progress, Retry, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
@@ -12,7 +13,7 @@ from turntake.rules.message import Message
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import DECISIONS_KEPT, PROMISE_BROKEN, WORKER_STOPPED, amend, arrival_at, turn_id
+from turntake.rules.transitions import PROMISE_BROKEN, WORKER_STOPPED, amend, turn_id
 
 LEASE_MS = 60_000
 KEY = ConversationKey.of("ann")
@@ -431,6 +432,14 @@ def test_what_was_ordered_to_go_is_not_delayed_by_somebody_who_types(kind: Liter
     assert model.conversations[KEY].due_at == 100
     model.touch(KEY, Touch("hold", 9_000), PLAIN, 300)
     assert model.conversations[KEY].due_at == 9_300
+
+
+def test_what_comes_after_an_order_to_go_goes_along() -> None:
+    model = Model()
+    send(model, "m1")
+    model.touch(KEY, Touch("flush"), PLAIN, 100)
+    model.append([Append(KEY, Message("m2", "hi"), PLAIN)], 200)
+    assert model.conversations[KEY].due_at == 100
 
 
 def said(model: Model, count: int, rules: Rules, text: str = "hi") -> None:

@@ -1,11 +1,14 @@
 """Which worker wakes for which deadline: a few for each, every worker for its share, and all agree."""
 
+import hashlib
 from collections import Counter
 
 import pytest
 
 from turntake.rules.watch import (
     ALONE,
+    JOIN_MS,
+    LIVING_MS,
     OVERDUE_MS,
     SLICE_MS,
     STAGGER_MS,
@@ -53,6 +56,16 @@ def test_with_more_shards_than_workers_each_watches_some_of_them() -> None:
     assert max(watched) < 30
 
 
+@pytest.mark.parametrize(("workers", "shards"), [(40, 1), (300, 256), (7, 3)])
+def test_with_more_workers_than_shards_each_watches_one_all_the_same(workers: int, shards: int) -> None:
+    for number in range(workers):
+        assert any(watches(Place(number, workers), shard, shards) for shard in range(shards))
+
+
+def test_whoever_is_late_once_to_say_that_it_lives_is_counted_on() -> None:
+    assert LIVING_MS > 2 * JOIN_MS
+
+
 def test_deadlines_close_to_each_other_have_the_same_watchers() -> None:
     """One hint is enough for them."""
     start = NOW // SLICE_MS * SLICE_MS
@@ -73,3 +86,23 @@ def test_all_agree_on_their_places() -> None:
     assert [place_of(name, names) for name in sorted(names)] == [Place(0, 3), Place(1, 3), Place(2, 3)]
     assert place_of("d", names) == Place(3, 4)
     assert place_of("d", []) == ALONE
+
+
+def test_whoever_died_is_soon_not_counted_on() -> None:
+    """Of four workers one is killed every three seconds and started again under another name. Few deadlines fall first
+    to somebody who is dead."""
+    said_at: dict[str, int] = {}
+    joins = {f"worker{number}": number * JOIN_MS // 4 for number in range(4)}
+    places: dict[str, Place] = {}
+    is_in_time: list[bool] = []
+    for now in range(0, 300_000, 50):
+        for worker, at in joins.items():
+            if at <= now:
+                said_at[worker], joins[worker] = now, at + JOIN_MS
+                places[worker] = place_of(worker, [name for name, said in said_at.items() if said >= now - LIVING_MS])
+        if now % 3_000 == 0 and now > 0:
+            killed = min(joins, key=lambda name: hashlib.sha256(name.encode()).digest())
+            del joins[killed], places[killed]
+            joins[f"worker{now}"] = now + 500
+        is_in_time.append(any(wake_at(place, 0, 1, now) == now for place in places.values()))
+    assert is_in_time.count(False) < len(is_in_time) / 4

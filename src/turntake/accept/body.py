@@ -123,8 +123,9 @@ def checked(make: Callable[[S], T], item: S, index: int | None = None) -> T:
         raise Problem(400, f"{where}{error}", [fault]) from None
 
 
-def check_bytes(name: str, value: str) -> None:
-    """Raises ValueError if the text takes more than ID_BYTES; a schema can only count characters."""
-    # A character takes 4 bytes at most, so that a short text need not be encoded to know that it fits.
-    if len(value) * 4 > ID_BYTES and len(value.encode()) > ID_BYTES:
-        raise ValueError(f"`{name}` is longer than {ID_BYTES} bytes; send a shorter one or its hash.")
+def check_bytes(**texts: str) -> None:
+    """Raises ValueError if one of them takes more than ID_BYTES; a schema can only count characters."""
+    for name, text in texts.items():
+        # A character takes 4 bytes at most, so that a short text need not be encoded to know that it fits.
+        if len(text) * 4 > ID_BYTES and len(text.encode()) > ID_BYTES:
+            raise ValueError(f"`{name}` is longer than {ID_BYTES} bytes; send a shorter one or its hash.")

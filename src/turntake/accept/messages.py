@@ -95,8 +95,7 @@ def arrivals_in(body: bytes) -> Arrival | list[Arrival]:
 
 def arrival_of(item: MessageBody) -> Arrival:
     """Raises ValueError for what a schema cannot say."""
-    for name, value in (("id", item.id), ("sender", item.sender), ("replyTo", item.reply_to or "")):
-        check_bytes(name, value)
+    check_bytes(id=item.id, sender=item.sender, replyTo=item.reply_to or "")
     if item.metadata:
         check_metadata(item.metadata)
     message = Message(

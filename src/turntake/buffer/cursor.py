@@ -2,9 +2,8 @@
 
 from typing import NamedTuple, Self
 
+from turntake.clock import NEVER
 from turntake.rules.key import ConversationKey
-
-LATEST = 2**62
 
 
 class Cursor(NamedTuple):
@@ -18,7 +17,7 @@ class Cursor(NamedTuple):
         """The cursor behind a word. Raises ValueError unless `str()` gives the same word again."""
         kind, _, rest = written.partition("-")
         due_at, _, key = rest.partition("-") if kind == "due" else ("", "", rest)
-        is_time = due_at.isdecimal() and int(due_at) < LATEST
+        is_time = due_at.isdecimal() and int(due_at) < NEVER
         if kind not in ("due", "idle") or (kind == "due" and not is_time):
             raise ValueError("This cursor comes from no listing.")
         ConversationKey.parse(key)

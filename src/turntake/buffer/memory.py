@@ -69,7 +69,7 @@ class _MemoryHistory(History):
         return sorted((record for record in records if record), key=_range, reverse=True)[:limit]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        found = [item for item in self._model.conversations.items() if _matches(query, *item)]
+        found = [item for item in self._model.conversations.items() if query.matches(*item)]
         found.sort(key=lambda item: (item[1].due_at is None, item[1].due_at or 0, str(item[0])))
         start = int(query.cursor or 0)
         items = tuple(found[start : start + query.limit])
@@ -116,11 +116,3 @@ def _range(record: TurnRecord) -> tuple[int, int]:
     sealed = record.closed or record.turn
     assert sealed is not None, "a turn is open or closed"
     return sealed.head, sealed.tail
-
-
-def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:
-    return (
-        query.state in ("", conversation.state)
-        and query.tenant in ("", key.tenant)
-        and query.channel in ("", key.channel)
-    )

@@ -16,7 +16,8 @@ from turntake.rules.rules import Rules
 T = TypeVar("T")
 
 HORIZON_MS = 1_000
-"""Whoever waits for a deadline looks again after this long at the latest."""
+"""Whoever waits for a deadline looks again after this long at the latest. It is what a lost hint costs: a person hardly
+notices one more second, and a store hardly notices one question per worker and second."""
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -27,6 +28,13 @@ class Query(msgspec.Struct, frozen=True):
     channel: str = ""
     limit: int = 50
     cursor: str = ""
+
+    def matches(self, key: ConversationKey, conversation: Conversation) -> bool:
+        return (
+            self.state in ("", conversation.state)
+            and self.tenant in ("", key.tenant)
+            and self.channel in ("", key.channel)
+        )
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -61,7 +69,11 @@ class History(ABC):
 
     @abstractmethod
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """The conversations that match, those due first first; idle ones come last. A tie goes by the key."""
+        """The conversations that match, those due first first; idle ones come last. A tie goes by the key.
+
+        A page is a bounded amount of work: where few of many match, it may have fewer than `limit` or none, and a
+        cursor that leads on.
+        """
 
     @abstractmethod
     async def forget(self, before: int, ids_before: int | None = None) -> int:
@@ -173,7 +185,7 @@ class Store(ABC):
 
     @abstractmethod
     async def find(self, key: ConversationKey) -> Snapshot | None:
-        """A conversation with its unsettled messages."""
+        """A conversation with its unsettled messages; if thousands wait, with the first 1,000 of them."""
 
     async def check(self) -> None:
         """Raises StoreUnavailable unless messages would be taken now: reading is not enough, since a replica answers

@@ -9,9 +9,7 @@ After a sleep both start anew, since the worker then looks at the store itself.
 import asyncio
 
 from turntake.buffer.store import HORIZON_MS
-from turntake.clock import Clock, Timer
-
-NEVER = 2**62  # later than any deadline, and still an integer that every clock takes
+from turntake.clock import NEVER, Clock, Timer
 
 
 class Alarm:

@@ -19,6 +19,7 @@ from turntake.buffer.store import Store
 from turntake.claim.breakers import Breakers, account_of, agent_of, next_call
 from turntake.claim.failures import settlement_after
 from turntake.claim.handler_control import HandlerControl
+from turntake.claim.handler_limits import HandlerLimits
 from turntake.claim.held_claim import HeldClaim
 from turntake.claim.options import WorkerOptions
 from turntake.claim.replying import Outbox
@@ -32,7 +33,7 @@ from turntake.rules.conversation import Answered, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
-from turntake.rules.retry import Company, before_attempt, company_of
+from turntake.rules.retry import AllowedCompany, before_attempt, company_of
 from turntake.rules.rules import Rules
 
 # A platform that keeps every place taken for seconds will not have one free at once.
@@ -53,6 +54,7 @@ class Shared(NamedTuple):
     """What all attempts of one process share."""
 
     options: WorkerOptions
+    limits: HandlerLimits
     breakers: Breakers
     places: SendingPlaces
     free_slot: Callable[[], None]
@@ -92,7 +94,7 @@ class Attempt:
         self._shared = shared
         self._rules = ports.rules_for(claim.key)
         self._ended = before_attempt(claim.turn, self._rules, not claim.messages, claim.is_unreadable)
-        self.company: Company = company_of(claim.turn) if self._ended is None else "anybody"
+        self.company: AllowedCompany = company_of(claim.turn) if self._ended is None else "anybody"
         self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)
         self._control = HandlerControl(self.held, self._outbox)
 
@@ -103,9 +105,7 @@ class Attempt:
 
     def pause_ms(self) -> int:
         """0 if it may begin; else for how long to hand the turn back, since nobody is there to take it."""
-        if self._ended is not None:
-            return 0
-        return self._shared.breakers.pause_ms(next_call(self.claim), self.claim)
+        return 0 if self._ended is not None else self._shared.breakers.pause_ms(next_call, self.claim)
 
     def arrived(self, message: Message) -> None:
         """A message came in for this conversation while it is being answered."""
@@ -136,7 +136,7 @@ class Attempt:
                 await self._wait_for_completion(outcome)
                 return None
             await self._outbox.conclude(outcome.replies)
-            pause_ms = self._shared.breakers.pause_ms(account_of(self.claim), self.claim)
+            pause_ms = self._shared.breakers.pause_ms(account_of, self.claim)
             return Retry(pause_ms, is_failure=False) if pause_ms else await self._send()
         except (ClaimLost, StoreUnavailable):
             raise
@@ -161,26 +161,27 @@ class Attempt:
         return Retry(NO_PLACE_PAUSE_MS, is_failure=False)
 
     async def _hand_over(self) -> Answer | Pending:
-        agent, breakers = agent_of(self.claim), self._shared.breakers
+        breakers = self._shared.breakers
         try:
-            outcome = await self._deliver()
+            async with self._ports.outbound.composing(self._outbox.recipient):
+                outcome = await self._deliver()
         except (ClaimLost, StoreUnavailable):
             raise
         except Away:
-            breakers.missed(agent, self.claim)
+            breakers.missed(agent_of, self.claim)
             raise
         except Exception:
-            breakers.reached(agent)
+            breakers.reached(agent_of, self.claim)
             raise
-        breakers.reached(agent)
+        breakers.reached(agent_of, self.claim)
         return outcome
 
     async def _deliver(self) -> Answer | Pending:
         sink, turn = self._ports.sink, Turn(self.claim, self._control)
-        async with self._ports.outbound.composing(self._outbox.recipient):
-            if sink.is_bounded:
-                return await sink.deliver(turn)
-            return await self._control.within(self._shared.options.handler_ms, sink.deliver(turn))
+        if sink.is_bounded:
+            return await sink.deliver(turn)
+        with self._shared.limits.begin() as self._control.limit:
+            return await sink.deliver(turn)
 
     async def _wait_for_completion(self, pending: Pending) -> None:
         self.is_pending = True

@@ -31,6 +31,8 @@ BROUGHT_FORWARD_MS = 1_000
 
 Destination = tuple[str, str, str]
 """("agent", its name, "") or ("account", channel, account)."""
+Called = Callable[[Claim], Destination]
+"""Whom a call for a claim goes to: `agent_of`, `account_of` or `next_call`."""
 
 CLOSED = Breaker()
 
@@ -61,8 +63,11 @@ class Breakers:
         self._waiting: dict[Destination, dict[str, Claim]] = defaultdict(dict)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def pause_ms(self, destination: Destination, claim: Claim) -> int:
+    def pause_ms(self, called: Called, claim: Claim) -> int:
         """0 if the turn may be tried now; else for how long it is to be handed back."""
+        if not self._breakers:  # all are there, as nearly always
+            return 0
+        destination = called(claim)
         breaker = self._breakers.get(destination)
         if breaker is None or not breaker.is_open:
             return 0
@@ -79,16 +84,20 @@ class Breakers:
         longest_ms = min(max(now - breaker.since, FIRST_PROBE_MS), LONGEST_AWAY_MS)
         return max(until_probe_ms, int(longest_ms * (0.5 + random() / 2))) + 1
 
-    def missed(self, destination: Destination, claim: Claim) -> None:
+    def missed(self, called: Called, claim: Claim) -> None:
         """A call found nobody there."""
+        destination = called(claim)
         before = self._breakers.get(destination, CLOSED)
         breaker = self._breakers[destination] = missed(before, self._store.clock.now())
         self._remember(destination, claim)
         if breaker.is_open and not before.is_open:
             log.warning("Nobody is there; turns wait until a probe finds somebody", extra=_facts(destination))
 
-    def reached(self, destination: Destination) -> None:
+    def reached(self, called: Called, claim: Claim) -> None:
         """A call found somebody: whoever waits for that may come."""
+        if not self._breakers:
+            return
+        destination = called(claim)
         breaker = self._breakers.pop(destination, None)
         if breaker is None:
             return

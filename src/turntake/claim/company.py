@@ -8,6 +8,8 @@ says that this turn was the cause and no other.
 
 A turn for which there is no room now is handed back for a moment, so that it hides nobody else who is due. And after
 a turn had the process to itself, the others have it for as long, so that many suspects in a row keep nobody waiting.
+Suspects that have to wait stand in line: each is handed back until the one before it should be done, going by how long
+the latest took. Whoever comes back too early goes to the end of the line.
 """
 
 import asyncio
@@ -20,6 +22,10 @@ from turntake.rules.retry import FEW
 
 # About the time that an answer takes: by then there may be room.
 NO_ROOM_MS = 1_000
+# No suspect follows another sooner: thirty of them then take a few seconds, and a store hardly notices their claims.
+LEAST_BETWEEN_MS = 100
+# The last in line comes at most this much later than the first: each may be done much earlier than the latest was.
+LONGEST_LINE_MS = 2_000
 # However long one had the process to itself, the next need not wait for longer than this.
 LONGEST_BETWEEN_MS = 30_000
 
@@ -32,14 +38,12 @@ class Company:
         self._running = running
         self._clock = clock
         self._longest_ms = longest_ms
-        self._alone: Attempt | None = None
-        self._alone_since = 0
-        self._next_alone_at = 0
-
-    @property
-    def is_closed(self) -> bool:
+        self.is_closed = False
         """Whether a turn waits to be alone, or is: then nobody else may join."""
-        return self._alone is not None
+        self._alone_since = 0
+        self._alone_ms = 0
+        self._next_alone_at = 0
+        self._line_at = 0
 
     def pause_ms(self, attempt: Attempt) -> int:
         """0 if it may join; else for how long to hand its turn back."""
@@ -47,18 +51,28 @@ class Company:
             case "few":
                 return 0 if sum(other.company == "few" for other in self._running) < FEW else NO_ROOM_MS
             case "nobody":
-                return NO_ROOM_MS if self.is_closed else max(0, self._next_alone_at - self._clock.now())
+                now = self._clock.now()
+                return self._stand_in_line(now) if self.is_closed or now < self._next_alone_at else 0
         return 0
 
-    def join(self, attempt: Attempt) -> None:
-        if attempt.company == "nobody":
-            self._alone, self._alone_since = attempt, self._clock.now()
+    def _stand_in_line(self, now: int) -> int:
+        """For how long a suspect is handed back that comes after all who wait."""
+        first_at = self._next_alone_at
+        if self.is_closed:
+            first_at = max(now + LEAST_BETWEEN_MS, self._alone_since + 2 * self._alone_ms)
+        at = min(max(self._line_at, first_at), first_at + LONGEST_LINE_MS)
+        self._line_at = at + max(2 * self._alone_ms, LEAST_BETWEEN_MS)
+        return at - now
 
-    def leave(self, attempt: Attempt) -> None:
-        if attempt is self._alone:
-            self._alone = None
-            now = self._clock.now()
-            self._next_alone_at = now + min(now - self._alone_since, LONGEST_BETWEEN_MS)
+    def close(self) -> None:
+        """A turn begins that may have nobody beside it."""
+        self.is_closed, self._alone_since = True, self._clock.now()
+
+    def open(self) -> None:
+        """It is over."""
+        now = self._clock.now()
+        self._alone_ms = now - self._alone_since
+        self.is_closed, self._next_alone_at = False, now + min(self._alone_ms, LONGEST_BETWEEN_MS)
 
     async def wait_until_alone(self, attempt: Attempt) -> None:
         """Returns once nothing else runs, which is noted with the turn; or after the longest time that others may take.

@@ -36,7 +36,7 @@ def _log(error: Exception, setback: Setback, settlement: Settlement, claim: Clai
         "given up": (logging.WARNING, "A turn is given up", "give up"),
         "failed": (logging.WARNING, "A turn failed", "fail"),
         "timed out": (logging.WARNING, "A turn failed: its handler took too long and was cancelled", "time out"),
-        "away": (logging.WARNING, "Nobody was there to take it; the turn waits", "wait"),
+        "away": (logging.WARNING, f"{_who_is_away(error)}; the turn waits", "wait"),
     }[setback.kind]
     facts = {
         "action": action,
@@ -53,6 +53,12 @@ def _log(error: Exception, setback: Setback, settlement: Settlement, claim: Clai
     trace = exc_info(error, has_words=log.isEnabledFor(logging.DEBUG)) if is_agents(error) else None
     # `_error` is for a log that was told to show the words all the same; no formatter writes it by itself.
     log.log(level, sentence, extra={**facts, "_error": error}, exc_info=trace)
+
+
+def _who_is_away(error: Exception) -> str:
+    if isinstance(error, SendFailed):
+        return "The platform did not take the answer"
+    return "The agent cannot be reached"
 
 
 def is_agents(error: Exception) -> bool:

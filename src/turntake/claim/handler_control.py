@@ -1,30 +1,27 @@
-"""What a handler may do with its turn while it works, and for how long it may work."""
+"""What a handler may do with its turn while it works."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
+from turntake.claim.handler_limits import HandlerLimit
 from turntake.claim.held_claim import HeldClaim
 from turntake.claim.replying import Outbox
-from turntake.clock import TimeLimit
 from turntake.deliver.turn import TurnControl
-from turntake.errors import TimedOut
 from turntake.rules.message import Message
-
-T = TypeVar("T")
 
 
 class HandlerControl(TurnControl):
     """What a handler may do with its claim while it works."""
 
-    __slots__ = ("_arrived", "_held", "_is_over", "_limit", "_news", "_outbox")
+    __slots__ = ("_arrived", "_held", "_is_over", "_news", "_outbox", "limit")
 
     def __init__(self, held: HeldClaim, outbox: Outbox) -> None:
         self._held = held
         self._outbox = outbox
         self._arrived: list[Message] = []
         self._is_over = False
-        self._limit: TimeLimit | None = None
+        self.limit: HandlerLimit | None = None
+        """When the handler must have ended, if it has a limit."""
         self._news: asyncio.Event | None = None
 
     async def commit(self) -> None:
@@ -36,22 +33,8 @@ class HandlerControl(TurnControl):
     async def extend(self, duration_ms: int | None) -> None:
         duration_ms = max(duration_ms or 0, self._held.lease_ms)
         await self._held.extend(duration_ms)
-        if self._limit is not None:
-            self._limit.move(max(self._limit.at, self._held.clock.now() + duration_ms))
-
-    async def within(self, duration_ms: int, delivery: Awaitable[T]) -> T:
-        """The delivery's outcome. It gets so long, or as long as the handler asks for by `extend`. Raises TimedOut."""
-        try:
-            async with self._held.clock.limit(duration_ms) as self._limit:
-                return await delivery
-        except TimeoutError:
-            # The handler may also raise a TimeoutError of its own, which is a failure like any other.
-            if self._limit is None or not self._limit.has_expired:
-                raise
-            raise TimedOut(
-                f"The handler was cancelled after {duration_ms} ms. Raise worker.handler_ms, or call `turn.extend` "
-                "from a handler that needs longer; give the calls that it waits for a time limit of their own."
-            ) from None
+        if self.limit is not None:
+            self.limit.at = max(self.limit.at, self._held.clock.now() + duration_ms)
 
     async def arrivals(self) -> AsyncIterator[Message]:
         # Few handlers watch, so only those pay for an event.

@@ -1,11 +1,14 @@
 """A claim as its worker holds it: what may be done with it in the store, patiently."""
 
 from collections.abc import Awaitable, Callable
+from typing import ParamSpec
 
 from turntake.buffer.store import Store
 from turntake.errors import ClaimLost, StoreUnavailable
 from turntake.rules.conversation import Lease, Progress, Settlement
 from turntake.rules.records import Claim
+
+P = ParamSpec("P")
 
 # Three seconds in all: a store that restarts or fails over nearby is back by then, and a lease lasts far longer.
 PAUSES_MS = (100, 200, 400, 800, 1_600)
@@ -30,17 +33,17 @@ class HeldClaim:
 
     async def save(self, progress: Progress) -> None:
         """Keeps how far the answer is. From here on nobody interrupts it."""
-        await self._insist(lambda: self._store.save(self.claim, progress, self.lease_ms))
+        await self._insist(self._store.save, self.claim, progress, self.lease_ms)
 
     async def extend(self, duration_ms: int, lease: Lease | None = None) -> None:
         """Keeps the claim for so long from now, whatever is left of its lease; with `lease`, as one of that kind."""
         until_at = self.clock.now() + duration_ms
-        await self._insist(lambda: self._extend(duration_ms, lease))
+        await self._insist(self._extend, duration_ms, lease)
         self.lease_until_at = until_at
 
     async def settle(self, settlement: Settlement) -> None:
         """Ends the claim."""
-        await self._insist(lambda: self._store.settle(self.claim, settlement))
+        await self._insist(self._store.settle, self.claim, settlement)
         self.is_settled = True
 
     async def _extend(self, duration_ms: int, lease: Lease | None) -> bool:
@@ -49,14 +52,14 @@ class HeldClaim:
             raise StoreUnavailable("The store does not say whether the claim holds.")
         return holds
 
-    async def _insist(self, operation: Callable[[], Awaitable[bool]]) -> None:
+    async def _insist(self, operation: Callable[P, Awaitable[bool]], *args: P.args, **more: P.kwargs) -> None:
         for pause_ms in PAUSES_MS:
             try:
-                holds = await operation()
+                holds = await operation(*args, **more)
                 break
             except StoreUnavailable:
                 await self.clock.sleep(pause_ms)
         else:
-            holds = await operation()
+            holds = await operation(*args, **more)
         if not holds:
             raise ClaimLost

@@ -43,6 +43,7 @@ class Outbox:
         "_lock",
         "_observers",
         "_outbound",
+        "can_send",
         "is_calling",
         "progress",
         "recipient",
@@ -52,6 +53,7 @@ class Outbox:
         claim = held.claim
         self.progress = claim.turn.progress
         self.recipient = Recipient(claim.key, claim.turn.id, claim.messages)
+        self.can_send = outbound.can_send(claim.key)
         self.is_calling = False
         """Whether a reply is with the platform at this moment."""
         self._held = held
@@ -62,15 +64,12 @@ class Outbox:
         """How many calls of `reply` went through in this attempt."""
         self._failed: tuple[str, ...] = ()
         """The parts of the latest call, if it failed."""
-        self._lock = asyncio.Lock()
-
-    @property
-    def can_send(self) -> bool:
-        return self._outbound.can_send(self._held.claim.key)
+        self._lock: asyncio.Lock | None = None
+        """Held by each call of the handler's. Few handlers make any, so only those pay for it."""
 
     async def commit(self) -> None:
         """Saves the progress, after which no message interrupts the answer."""
-        async with self._lock:
+        async with self._locked():
             await self._save(self.progress)
 
     async def reply(self, text: str) -> None:
@@ -78,7 +77,7 @@ class Outbox:
 
         After a call that failed, the same words are that reply once more; other words are the next one.
         """
-        async with self._lock:
+        async with self._locked():
             if self.progress.is_final:
                 raise ClaimLost("The answer is complete: await every `turn.reply` before you return.")
             if parts := self._parts(text):
@@ -92,11 +91,13 @@ class Outbox:
 
         A reply that the handler started and did not await leaves before it, or not at all.
         """
-        async with self._lock:
-            parts = tuple(part for reply in replies for part in self._parts(reply))
-            self.progress = replace(self.progress, replies=self.progress.replies + parts, is_final=True, ends=())
-            if self.can_send:
-                await self._save(self.progress)
+        if self._lock is None:
+            self._complete(replies)
+        else:
+            async with self._lock:
+                self._complete(replies)
+        if self.can_send:
+            await self._save(self.progress)
 
     async def send_rest(self) -> Answered:
         """Sends what has not left yet of an answer that is complete and saved."""
@@ -107,6 +108,16 @@ class Outbox:
             if index not in arrived:
                 await self._send(index)
         return Answered(progress.replies)
+
+    def _locked(self) -> asyncio.Lock:
+        self._lock = self._lock or asyncio.Lock()
+        return self._lock
+
+    def _complete(self, replies: tuple[str, ...]) -> None:
+        parts = self.progress.replies
+        for reply in replies:
+            parts += self._parts(reply)
+        self.progress = replace(self.progress, replies=parts, is_final=True, ends=())
 
     async def _send_call(self, parts: tuple[str, ...]) -> None:
         progress = self.progress
@@ -147,16 +158,15 @@ class Outbox:
 
     async def _try(self, index: int) -> None:
         claim, text = self._held.claim, self.progress.replies[index]
-        account = account_of(claim)
         try:
             platform_id = await self._outbound.send(self.recipient, index, text)
         except (SendFailed, FateUnknown):
-            self._breakers.missed(account, claim)
+            self._breakers.missed(account_of, claim)
             raise
         except Exception:
-            self._breakers.reached(account)
+            self._breakers.reached(account_of, claim)
             raise
-        self._breakers.reached(account)
+        self._breakers.reached(account_of, claim)
         self._observers.tell(Observer.replied, claim, index, text, platform_id)
 
     async def _see_off(self, call: "asyncio.Task[None]", index: int) -> None:
@@ -193,4 +203,4 @@ class Outbox:
 
 def storable(text: str) -> str:
     """The text without halves of characters, which no store and no channel takes."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

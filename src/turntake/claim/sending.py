@@ -7,6 +7,7 @@ from asyncio import Semaphore
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from turntake.claim.breakers import Destination
 from turntake.clock import Clock
 
 # At 200 ms a call that is 250 a second and account, more than the platforms allow.
@@ -14,19 +15,17 @@ PLACES = 50
 # A burst of answers is out by then; longer, the platform is slow, and they had better wait in the store.
 LONGEST_WAIT_MS = 2_000
 
-Account = tuple[str, str, str]
-
 
 class SendingPlaces:
     """Who sends through which account."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._places: dict[Account, Semaphore] = {}
-        self._users: dict[Account, int] = {}
+        self._places: dict[Destination, Semaphore] = {}
+        self._users: dict[Destination, int] = {}
 
     @asynccontextmanager
-    async def taken(self, account: Account) -> AsyncIterator[bool]:
+    async def taken(self, account: Destination) -> AsyncIterator[bool]:
         """Holds a place, and says so; False if none gets free for too long."""
         places = self._places.setdefault(account, Semaphore(PLACES))
         self._users[account] = self._users.get(account, 0) + 1

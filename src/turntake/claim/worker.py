@@ -9,14 +9,16 @@ all running attempts. A store that fails costs a pause, never the worker.
 import asyncio
 import logging
 import secrets
-from contextlib import suppress
+from collections.abc import Awaitable
 
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
 from turntake.claim.breakers import Breakers
 from turntake.claim.company import Company
+from turntake.claim.handler_limits import HandlerLimits
 from turntake.claim.leases import LeaseKeeper
 from turntake.claim.options import WorkerOptions
+from turntake.claim.outage import Outage
 from turntake.claim.replying import SEND_GRACE_MS
 from turntake.claim.sending import SendingPlaces
 from turntake.claim.watch import Watch
@@ -36,6 +38,9 @@ STORE_PAUSE_MS = 500
 ALL_TAKEN_PAUSE_MS = 5
 # A handler that catches its cancellation gets this long to end; then its turn is handed back without it.
 CANCEL_GRACE_MS = 1_000
+# For a store that does not answer when a worker stops. Those who run services kill them after 10 to 30 s, and a lease
+# that is not handed back ends by itself.
+STORE_GRACE_MS = 3_000
 # A claim that brought so many at once says by itself that more may be due: claim again without asking first.
 SKIP_RECHECK_AT = 10
 
@@ -46,6 +51,7 @@ class Worker:
     def __init__(self, ports: Ports, alarm: Alarm, options: WorkerOptions) -> None:
         self._ports = ports
         self._clock = ports.store.clock
+        self._loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._alarm = alarm
         self._options = options
         self._running: dict[Attempt, asyncio.Task[None]] = {}
@@ -53,8 +59,9 @@ class Worker:
         self._leases = LeaseKeeper(ports.store, self._running, options.lease_ms)
         self._company = Company(self._running, self._clock, options.handler_ms)
         self._watch = Watch(self._clock, lambda: self._free <= 0)
-        breakers, places = Breakers(ports.store, alarm.wake), SendingPlaces(self._clock)
-        self._shared = Shared(options, breakers, places, self._free_slot)
+        limits, breakers = HandlerLimits(self._clock, options.handler_ms), Breakers(ports.store, alarm.wake)
+        self._shared = Shared(options, limits, breakers, SendingPlaces(self._clock), self._free_slot)
+        self._outage = Outage(self._clock)
         self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
@@ -70,9 +77,8 @@ class Worker:
         self._is_stopping = True
         self._alarm.wake()
         self._joining.cancel()
-        await asyncio.wait([self._claiming])
-        with suppress(StoreUnavailable):
-            await self._ports.store.leave(self._id)
+        await self._while_the_store_answers(self._claiming)
+        await self._while_the_store_answers(self._ports.store.leave(self._id))
         if self._running:
             await self._let_finish()
         if unfinished := dict(self._running):
@@ -81,7 +87,8 @@ class Worker:
             await asyncio.wait(unfinished.values(), timeout=CANCEL_GRACE_MS / 1000)
             if calling := [task for attempt, task in unfinished.items() if attempt.is_calling]:
                 await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
-            await asyncio.gather(*(self._let_go(attempt) for attempt in unfinished))
+            await self._while_the_store_answers(*(self._let_go(attempt) for attempt in unfinished))
+        self._shared.limits.close()
         self._shared.breakers.close()
         self._extending.cancel()
 
@@ -92,6 +99,19 @@ class Worker:
     def hurry(self) -> None:
         """Ends the time that a stop gives to handlers: what is left is handed back at once."""
         self._hurried.set()
+
+    async def _while_the_store_answers(self, *work: Awaitable[None]) -> None:
+        """The end of all that, or of the time that a store gets for it while this worker stops. What is then not handed
+        back is handed over again when its lease ends."""
+        tasks = [asyncio.ensure_future(each) for each in work]
+        done, late = await asyncio.wait(tasks, timeout=STORE_GRACE_MS / 1000)
+        for task in late:
+            task.cancel()
+        errors = [error for task in done if not task.cancelled() and (error := task.exception())]
+        if late or errors:
+            kinds = sorted({type(error).__name__ for error in errors})
+            facts = {"action": "stop", "late": len(late), "failed": len(errors), "errors": kinds}
+            log.warning("The store did not answer in time; stopping without it", extra=facts)
 
     async def _let_finish(self) -> None:
         finished = asyncio.ensure_future(asyncio.wait(self._running.values()))
@@ -125,8 +145,9 @@ class Worker:
         while not self._is_stopping:
             try:
                 look_at = await self._claim_due(look_at)
+                self._outage.succeeded()
             except Exception as error:
-                log.error("Nothing could be claimed", extra={"action": "claim", "error": type(error).__name__})
+                self._outage.failed(error)
                 look_at = self._clock.now() + STORE_PAUSE_MS
             self._watch.woke(await self._alarm.sleep(look_at))
 
@@ -136,7 +157,7 @@ class Worker:
             try:
                 await self._ports.store.join(self._id)
             except Exception as error:
-                log.info("Other workers were not met", extra={"action": "join", "error": type(error).__name__})
+                log.debug("Other workers were not met", extra={"action": "join", "error": type(error).__name__})
             await self._clock.sleep(JOIN_MS)
 
     async def _claim_due(self, known_at: int | None) -> int | None:
@@ -192,9 +213,10 @@ class Worker:
         if claim.turn.attempt == 1:
             self._ports.observers.tell(Observer.due, claim)
         self._ports.observers.tell(Observer.claimed, claim)
-        self._company.join(attempt)
+        if attempt.company == "nobody":
+            self._company.close()
         self._latest[claim.key] = attempt
-        self._running[attempt] = asyncio.create_task(self._run(attempt))
+        self._running[attempt] = self._loop.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
         claim, observers = attempt.claim, self._ports.observers
@@ -214,7 +236,8 @@ class Worker:
         finally:
             del self._running[attempt]
             self._sending -= attempt.is_sending
-            self._company.leave(attempt)
+            if attempt.company == "nobody":
+                self._company.open()
             if self._latest.get(claim.key) is attempt:
                 del self._latest[claim.key]
             self._alarm.wake()

@@ -63,6 +63,8 @@ def is_public(address: str) -> bool:
         inner = _embedded(ip)
         if inner is not None:
             return is_public(str(inner))
+        if ip.is_site_local:  # private networks of before 2004, which Python takes for global
+            return False
     return ip.is_global and not ip.is_multicast and not ip.is_reserved
 
 

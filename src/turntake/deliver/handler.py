@@ -16,6 +16,9 @@ from turntake.errors import GiveUp
 
 Handler = Callable[[Turn], Any]
 _DEFAULTS = HandlerOptions()
+# By these the event loop and its owner end a handler. Whatever else it raises, such as sys.exit or the panic of a
+# library in Rust, is its own failure, and must not end the process and the other turns.
+OURS = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 
 
 class HandlerSink(Sink):
@@ -34,12 +37,22 @@ class HandlerSink(Sink):
         self._is_generator = inspect.isasyncgenfunction(handler) or inspect.isasyncgenfunction(called)
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
+        try:
+            return await self._called(turn)
+        except (Exception, *OURS):
+            raise
+        except BaseException as error:
+            raise RuntimeError(repr(error)) from error
+
+    async def _called(self, turn: Turn) -> Answer:
         if self._is_generator:
             result = self._handler(turn)
         elif self._is_async:
             result = await self._handler(turn)
         else:
             result = await _in_thread(self._handler, turn)
+        if type(result) is str:  # which most handlers return
+            return Answer(replies_of(result))
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, AsyncIterator):

@@ -7,11 +7,13 @@ tells them apart for certain. So once anything says that others reach this serve
 channel), only webhooks and health are served without the key that `turntake serve` made. Until then programs on this
 machine need no key; whatever shows that a request came from elsewhere refuses it. Where the kernel tells, programs of
 other users are refused too: a proxy has a user of its own.
+
+Whatever lets a request pass returns what the app inside returns: a coroutine of its own would cost every request time.
 """
 
 import hmac
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from functools import lru_cache
 
 from starlette._utils import get_route_path
@@ -28,12 +30,13 @@ Headers = dict[bytes, bytes]
 # What proxies, tunnels and content delivery networks add.
 # It is searched in the names of all headers, one a line: to look at each name by itself takes four times as long.
 FORWARDED = re.compile(
-    rb"^(?:(?:forwarded|via|x-real-ip|x-client-ip|x-cluster-client-ip|true-client-ip)$"
-    rb"|x-forwarded-|x-original-|x-envoy-|cf-|fastly-|tailscale-)",
+    rb"^(?:(?:(?:x-)?forwarded|via|cdn-loop|x-real-ip|(?:[a-z-]+-)?client-ip)$"
+    rb"|x-forwarded-|x-original-|x-envoy-|cf-|fastly-|tailscale-|fly-|ngrok-|x-(?:amzn|appengine|azure|vercel)-)",
     re.MULTILINE,
 )
 LONGEST_KEPT = 1_024  # bytes; what strangers send must not fill the memory
 ASK_FOR_KEY = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+BEHIND_PROXY = "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS."
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="turntake"'}
 
 
@@ -47,11 +50,11 @@ class RequireKey:
         self._keys = [key.strip().encode() for key in api_keys]
         self._refusals = refusals
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if not holds_key(dict(scope["headers"]), self._keys):
             problem = Problem(401, ASK_FOR_KEY, headers=CHALLENGE)
             raise self._refusals.answer(problem, scope.get("client"), "A request without a right API key", {})
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 class RequireRole:
@@ -65,7 +68,7 @@ class RequireRole:
         self._turns = turns
         self._roles = roles
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if not self._turns.is_running:
             detail = "TurnTake is not running: run this app with its lifespan, or inside `async with turns:`."
             raise Problem(503, detail, headers={"Retry-After": "1"})
@@ -75,7 +78,7 @@ class RequireRole:
                 "Send them to a process with the role `accept` or `all`."
             )
             raise Problem(503, detail, headers={"Retry-After": "1"})
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 class LoopbackOnly:
@@ -102,15 +105,15 @@ class LoopbackOnly:
         self._is_reached = is_reached
         self._health_paths = health_paths
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and not get_route_path(scope).startswith(self._open_paths):
             if self._key is not None and (response := self._key.login(scope)) is not None:
-                return await response(scope, receive, send)
+                return response(scope, receive, send)
             problem = _reached(self._key is not None) if self._is_reached else stranger(scope, self._health_paths)
             if problem is not None and not (self._key is not None and self._key.opens(scope)):
                 sentence = "A request without an API key was refused"
                 raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
 
 def refuse_open_bind(host: str, api_keys: Sequence[str]) -> None:
@@ -136,14 +139,13 @@ def stranger(scope: Scope, health_paths: tuple[str, ...] = ()) -> Problem | None
     """
     headers: Headers = dict(scope["headers"])
     client = scope.get("client")
-    host = headers.get(b"host", b"")
-    if not is_local_authority(host) or (client and client[0] and not is_loopback(client[0])):
-        return Problem(403, "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS.")
+    if detail := _shown_by(b"\n".join(headers), headers.get(b"host", b""), client[0] if client else ""):
+        return Problem(403, detail)
     if len(headers) < len(scope["headers"]) and sum(name == b"host" for name, _ in scope["headers"]) > 1:
         return Problem(400, "There are two Host headers; send one.")
-    # nginx speaks HTTP/1.0 to us unless it is told otherwise, and then says nothing about the caller.
-    if _is_forwarded(b"\n".join(headers)) or scope.get("http_version") == "1.0":
-        return Problem(403, "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS.")
+    if scope.get("http_version") == "1.0":
+        # nginx speaks HTTP/1.0 to us unless it is told otherwise, and then says nothing about the caller.
+        return Problem(403, BEHIND_PROXY)
     if (b"origin" in headers or b"sec-fetch-site" in headers) and is_from_another_site(scope["method"], headers):
         return Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
     connection = scope.get(CONNECTION)
@@ -154,18 +156,27 @@ def stranger(scope: Scope, health_paths: tuple[str, ...] = ()) -> Problem | None
     return None
 
 
-def _is_forwarded(names: bytes) -> bool:
-    """Whether a proxy's is among the names of headers. Callers send the same ones each time, so it is remembered."""
-    return _is_known_forwarded(names) if len(names) <= LONGEST_KEPT else FORWARDED.search(names) is not None
+def _shown_by(names: bytes, host: bytes, address: str) -> str:
+    """What the names of the headers, the Host and the caller's address say against it; empty if nothing."""
+    is_kept = len(names) + len(host) <= LONGEST_KEPT
+    return _remembered(names, host, address) if is_kept else _remembered.__wrapped__(names, host, address)
 
 
-@lru_cache(maxsize=256)
-def _is_known_forwarded(names: bytes) -> bool:
-    return FORWARDED.search(names) is not None
+@lru_cache(maxsize=256)  # callers send the same each time
+def _remembered(names: bytes, host: bytes, address: str) -> str:
+    if not is_local_authority(host) or (address and not is_loopback(address)):
+        return "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS."
+    return BEHIND_PROXY if FORWARDED.search(names) else ""
 
 
 def _reached(has_made_key: bool) -> Problem:
     """Why nobody is served without a key: others can reach this server."""
-    ours = " Programs on this machine may use the key that `turntake serve` made." if has_made_key else ""
-    detail = f"Others reach this server, so only webhooks are served without an API key: set TURNTAKE_API_KEYS.{ours}"
+    ours = (
+        " On this machine use the key that `turntake serve` made, in the file beside the store that ends in .key;"
+        " in a browser, write ?key=… after the address."
+    )
+    detail = (
+        "A channel's secret or a public address is set, so others may reach this server, and all but webhooks needs an "
+        f"API key: set TURNTAKE_API_KEYS.{ours if has_made_key else ''}"
+    )
     return Problem(401, detail, headers=CHALLENGE)

@@ -27,7 +27,7 @@ from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
 from turntake.http.endpoint import Access, Endpoint
 from turntake.http.events import EventStream
-from turntake.http.limits import BodyLimit
+from turntake.http.limits import ArrivingBytes, BodyLimit
 from turntake.http.options import HttpOptions
 from turntake.http.problem import Problems, not_served
 from turntake.http.routes import ENDPOINTS, MESSAGES
@@ -94,9 +94,10 @@ def create(
         open_paths = _paths("signature") + (health if is_reached else ())
         outer.append(Middleware(LoopbackOnly, refusals, open_paths, made_key, is_reached, health))
     keys = Middleware(RequireKey, api_keys, refusals) if api_keys else None
+    arriving = ArrivingBytes(turns.clock)
     limits: dict[Access, Middleware] = {
-        "key": Middleware(BodyLimit, turns.clock, max_body_bytes, receive_ms),
-        "signature": Middleware(BodyLimit, turns.clock, max_webhook_bytes, receive_ms),
+        "key": Middleware(BodyLimit, turns.clock, max_body_bytes, receive_ms, arriving),
+        "signature": Middleware(BodyLimit, turns.clock, max_webhook_bytes, receive_ms, arriving),
     }
     signed = Middleware(RefuseUnsigned, webhooks)
 

@@ -101,4 +101,4 @@ def _key(request: Request) -> ConversationKey:
 
 
 def _unknown() -> Problem:
-    return Problem(404, "No message of such a conversation is known; GET /v1/conversations lists those there are.")
+    return Problem(404, "No such conversation is known; `turntake conversations` and GET /v1/conversations list all.")

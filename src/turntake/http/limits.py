@@ -1,8 +1,10 @@
 """Bounds how large the body of a request may be and how long it may take to arrive. The ASGI server does neither.
 
 How this works: `BodyLimit` stands in front of an endpoint, reads the whole body, and hands it on in one piece, so that
-no endpoint ever waits for a slow sender. A body that is too large is refused, but one that is not far too large is
-still read to its end: a sender that is cut off while it writes sees a broken connection instead of our answer.
+no endpoint ever waits for a slow sender. A body that our own server has read by then, as nearly every one, needs no
+time limit. A body that is too large is refused, but one that is not far too large is still read to its end: a sender
+that is cut off while it writes sees a broken connection instead of our answer.
+Bodies that arrive at the same time may take so much memory together; then only small ones are read any further.
 
 `asyncio.timeout` would set and cancel a timer for every request. `Deadlines` notes when each read began instead, and
 keeps one timer for all of them: it fires when the oldest read may be late, cancels those that are, and is set again
@@ -11,17 +13,47 @@ dict is always the oldest.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from turntake.clock import Clock
+from turntake.counted_log import CountedLog
 from turntake.errors import Problem
+from turntake.http.exchange import EXCHANGE, Exchange
 from turntake.http.options import HttpOptions
 
+log = logging.getLogger("turntake")
+
 _DEFAULTS = HttpOptions()
+# Eighty of the longest that platforms send, at once. Whose a body is shows only when all of it is there.
+MOST_ARRIVING_BYTES = 256 * 1024 * 1024
+# Nearly every body; no number of large ones keeps these out.
+SMALL_BYTES = 65_536
 DRAIN_FACTOR = 8  # reads this many times the limit to deliver a refusal; whoever sends more is cut off
+
+
+class ArrivingBytes:
+    """What the bodies that have begun to arrive and did not end yet take together."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._total = 0
+        self._log = CountedLog(log, clock)
+
+    def add(self, more: int, size: int) -> int:
+        """`more` bytes came of a body that has `size` by now. Returns `more`; raises Problem if that is too much."""
+        if self._total + more > MOST_ARRIVING_BYTES and size > SMALL_BYTES:
+            self._log.tell("Too many large bodies arrive at once", {"action": "refuse"})
+            detail = "Too many large bodies arrive at once; nothing was accepted, so send it again."
+            raise Problem(503, detail, headers={"Retry-After": "5", "Connection": "close"})
+        self._total += more
+        return more
+
+    def end(self, size: int) -> None:
+        """A body ended, or was given up, of which `size` bytes were added."""
+        self._total -= size
 
 
 class BodyLimit:
@@ -33,21 +65,30 @@ class BodyLimit:
         clock: Clock,
         max_body_bytes: int = _DEFAULTS.body_bytes,
         receive_ms: int = _DEFAULTS.receive_ms,
+        arriving: ArrivingBytes | None = None,
     ) -> None:
+        """`arriving` is shared by all endpoints of a server."""
         self._app = app
+        self._arriving = arriving or ArrivingBytes(clock)
         self._deadlines = Deadlines(clock, receive_ms)
         self._max_bytes = max_body_bytes
         self._receive_ms = receive_ms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            size = announced_bytes(scope["headers"])
-            if size != 0:
+            body = self._arrived(scope, receive)
+            if body is None and (size := announced_bytes(scope["headers"])) != 0:
                 body = await self._body(size, receive)
                 if body is None:
                     return
+            if body is not None:
                 receive = _replay(body, receive)
         await self._app(scope, receive, send)
+
+    def _arrived(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body, if our own server has all of it already, as of nearly every request, and it is not too large."""
+        exchange: Exchange | None = scope.get(EXCHANGE)
+        return None if exchange is None else exchange.take_body(receive, self._max_bytes)
 
     async def _body(self, size: int | None, receive: Receive) -> bytes | None:
         """The body, or None if the sender left before its end."""
@@ -66,16 +107,20 @@ class BodyLimit:
 
     async def _collect(self, receive: Receive) -> bytes | None:
         chunks: list[bytes] = []
-        size, more = 0, True
-        while more and size <= DRAIN_FACTOR * self._max_bytes:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size <= self._max_bytes:
-                chunks.append(chunk)
-            more = message.get("more_body", False)
+        size, added, more = 0, 0, True
+        try:
+            while more and size <= DRAIN_FACTOR * self._max_bytes:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                more = message.get("more_body", False)
+                if size <= self._max_bytes:
+                    chunks.append(chunk)
+                    added += self._arriving.add(len(chunk), size) if more else 0
+        finally:
+            self._arriving.end(added)
         if size > self._max_bytes:
             raise self._too_large()
         return b"".join(chunks)

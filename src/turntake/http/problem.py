@@ -1,8 +1,10 @@
 """Errors as `application/problem+json` (RFC 9457). `detail` says what to do."""
 
+import asyncio
 import logging
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -22,6 +24,8 @@ NOT_CONFIRMED = (
     "The store did not confirm it, so nothing is acknowledged; "
     "send it again after the seconds in Retry-After, with the same ids, which repeats nothing."
 )
+STOPPING = "The server stops before it could answer; nothing is acknowledged. Send it again, with the same ids."
+NOT_ANSWERED = "The store does not answer; the log says why. Ask again after the seconds in Retry-After."
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,6 +58,12 @@ class Problems:
             if scope["type"] != "http":
                 raise
             await response_to(problem_of(error, scope))(scope, receive, send)
+        except asyncio.CancelledError:
+            # The server stops and waits for nobody any more. What was answered in part cannot be answered anew.
+            if scope["type"] == "http":
+                with suppress(Exception):
+                    await response_to(Problem(503, STOPPING, headers={"Retry-After": "1"}))(scope, receive, send)
+            raise
 
 
 def not_served(request: Request, error: Exception) -> Response:
@@ -74,7 +84,8 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
         return Problem(400, str(error))
     if isinstance(error, StoreUnavailable):
         log.warning("The store did not confirm a request", extra=facts_of(error, scope))
-        return Problem(503, NOT_CONFIRMED, headers={"Retry-After": "1"})
+        detail = NOT_ANSWERED if scope["method"] in ("GET", "HEAD") else NOT_CONFIRMED
+        return Problem(503, detail, headers={"Retry-After": "1"})
     log.error("A request failed", extra=facts_of(error, scope))
     return Problem(500, "The server made a mistake and logged it; nothing was acknowledged, so try again.")
 
@@ -82,6 +93,8 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
 def facts_of(error: Exception, scope: Scope) -> dict[str, Any]:
     """For the log: what failed and why. Only a store's own words, since those of others may quote a person."""
     facts = {"action": "request", "path": scope["path"], "error": type(error).__name__}
+    if key := scope.get("path_params", {}).get("key"):
+        facts |= {"path": scope["path"].replace(key, "{key}"), "conversation": key}
     if isinstance(error, StoreUnavailable):
         return facts | {"reason": str(error)}
     return facts | {"trace": "".join(traceback.format_tb(error.__traceback__))}

@@ -81,7 +81,10 @@ class ConversationView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConversationDetail(ConversationView, frozen=True, rename="camel"):
-    """The same with what waits, what is being answered, why it waits, and the latest turns."""
+    """The same with what waits, what is being answered, why it waits, and the latest turns.
+
+    If more than 1,000 messages wait, `messages` are the first 1,000; `messageCount` counts all.
+    """
 
     messages: list[EventMessage]
     turn: OpenTurnView | None

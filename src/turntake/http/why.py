@@ -14,10 +14,11 @@ def why(conversation: Conversation, now: int) -> str:
 
 
 def _collecting(buffer: Buffer, count: int, now: int) -> str:
-    because = f"{REASONS.get(buffer.due.reason, OTHER)} ({buffer.due.reason})"
+    reason = buffer.due.reason
     if buffer.due.at <= now:
-        return f"{_messages(count)} for a worker, due {_seconds(now - buffer.due.at)} ago: {because}."
-    return f"{_messages(count)} for {_seconds(buffer.due.at - now)} more: {because}."
+        due = f"due {_seconds(now - buffer.due.at)} ago"
+        return f"{_messages(count)} for a worker, {due}; the wait for the person ended by: {reason}."
+    return f"{_messages(count)} for {_seconds(buffer.due.at - now)} more: {REASONS.get(reason, OTHER)} ({reason})."
 
 
 def _answering(turn: SealedTurn, now: int) -> str:

@@ -30,6 +30,9 @@ Kind = Literal[
 ]
 # A burst of a thousand steps fits; a watcher that is further behind cannot be helped, and costs memory.
 QUEUE_LENGTH = 1_000
+# Replies are all that can be long. A thousand usual ones fit, and 200 watchers who stopped reading cost no more than
+# some hundred megabytes, whatever agents answer.
+QUEUE_CHARACTERS = 500_000
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,11 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     key: ConversationKey
     turn_id: str = ""
+
+    @property
+    def characters(self) -> int:
+        """The length of its words; ids are short."""
+        return 0
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -84,6 +92,10 @@ class TurnAnswered(Happening, frozen=True, kw_only=True):
     attempt: int
     replies: tuple[str, ...]
 
+    @property
+    def characters(self) -> int:
+        return sum(map(len, self.replies))
+
 
 class TurnFailed(Happening, frozen=True, kw_only=True):
     kind = "failed"
@@ -117,17 +129,39 @@ class ReplyReported(Happening, frozen=True, kw_only=True):
     status: str
 
 
+class HappeningQueue(asyncio.Queue[Happening]):
+    """What one watcher has yet to read, bounded in number and in length."""
+
+    def __init__(self) -> None:
+        super().__init__(QUEUE_LENGTH)
+        self._characters = 0
+
+    def full(self) -> bool:
+        return super().full() or self._characters >= QUEUE_CHARACTERS
+
+    # The two steps that asyncio.Queue leaves to its subclasses.
+
+    def _put(self, item: Happening) -> None:
+        self._characters += item.characters
+        super()._put(item)
+
+    def _get(self) -> Happening:
+        item: Happening = super()._get()
+        self._characters -= item.characters
+        return item
+
+
 class Stream(Observer):
     """Passes every step on to those who watch. It is among the observers only while somebody does."""
 
     def __init__(self, observers: Observers) -> None:
         self._observers = observers
-        self._watchers: set[asyncio.Queue[Happening]] = set()
+        self._watchers: set[HappeningQueue] = set()
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator["asyncio.Queue[Happening]"]:
+    async def watch(self) -> AsyncIterator[HappeningQueue]:
         """A queue of everything from now on."""
-        queue: asyncio.Queue[Happening] = asyncio.Queue(QUEUE_LENGTH)
+        queue = HappeningQueue()
         if not self._watchers:
             self._observers.add(self)
         self._watchers.add(queue)

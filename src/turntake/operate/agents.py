@@ -56,6 +56,8 @@ def _sink_opener(scheme: str) -> SinkOpener:
 def load_object(spec: str) -> Any:
     """What `package.module:attribute` names; the current folder is looked in first."""
     module_name, colon, path = spec.partition(":")
+    if path.partition("/")[0].isdecimal():
+        raise ConfigurationError(f"{spec!r} does not name an agent; write http://{spec} if it is the address of one.")
     if not (module_name and colon and path):
         raise ConfigurationError(
             f"{spec!r} does not name an agent: write `echo`, a URL, or module:attribute, for example my_app:answer."
@@ -77,6 +79,10 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise ConfigurationError(_about_missing(name, error.name or name, Path(here))) from error
+    except SystemExit:
+        raise ConfigurationError(
+            f'Importing {name!r} called sys.exit(): what a program starts belongs under `if __name__ == "__main__":`.'
+        ) from None
     except Exception as error:
         said = error.msg if isinstance(error, SyntaxError) else error
         where = _where(error)

@@ -106,7 +106,12 @@ def client_options(url: str, key: str = "") -> dict[str, Any]:
 def complaint(response: httpx2.Response, url: str) -> str:
     """What a refusal says, and where the key comes from if it is about that."""
     if response.status_code == 401:
-        return f"{url} asks for an API key: give it with --key, or set TURNTAKE_API_KEYS."
+        if "authorization" in response.request.headers:
+            return f"{url} does not know this API key: give one of those that the server has, with --key."
+        return (
+            f"{url} asks for an API key: give it with --key, or set TURNTAKE_API_KEYS. "
+            "A key that the server made is found where its store is: call from the folder in which it was started."
+        )
     try:
         detail = msgspec.json.decode(response.content)["detail"]
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable
@@ -45,6 +46,7 @@ WITHHELD = frozenset(
 )
 QUIET = ("httpx2", "httpcore2", "asyncio")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SALT = secrets.token_bytes(16)
 _COLOURS = {"DEBUG": "2", "INFO": "32", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 
@@ -168,4 +170,9 @@ def _plain(value: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n").replace("\x1b", "\\e")
+    """Without what begins a line or steers a terminal."""
+    return _CONTROL.sub(_escaped, text)
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return "\\e" if control[0] == "\x1b" else control[0].encode("unicode_escape").decode()

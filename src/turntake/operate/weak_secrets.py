@@ -35,6 +35,7 @@ EXAMPLES = frozenset(
     | {"0123456789abcdef", "1234567890123456", "aaaaaaaaaaaaaaaa", "correct-horse-battery-staple", "supersecretsecret"}
 )
 ADVICE = "make one with `openssl rand -hex 32`"
+GIVEN_ADVICE = "copy what the platform gave you"
 
 
 def refuse_weak_secrets(options: Options) -> None:
@@ -49,13 +50,17 @@ def refuse_weak_secrets(options: Options) -> None:
                 if is_cut
                 else ""
             )
-            raise ConfigurationError(f"{variable} {weak[0]}: {ADVICE}.{cut}")
+            raise ConfigurationError(f"{variable} {weak[0]}: {ADVICE if is_chosen else GIVEN_ADVICE}.{cut}")
 
 
 def weak_secrets(options: Options) -> list[str]:
     """One warning for all that are weak, for a server that only this machine reaches."""
-    names = [variable for variable, values, _ in _secrets(options) if any(map(why_weak, values))]
-    return [f"Easy to guess: {', '.join(names)}; {ADVICE} before others reach this server."] if names else []
+    weak = [
+        f"{variable} ({ADVICE if is_chosen else GIVEN_ADVICE})"
+        for variable, values, is_chosen in _secrets(options)
+        if any(map(why_weak, values))
+    ]
+    return [f"Easy to guess: {', '.join(weak)}. Change that before others reach this server."] if weak else []
 
 
 def why_weak(secret: str) -> str:

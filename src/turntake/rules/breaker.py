@@ -8,6 +8,7 @@ import msgspec
 
 # One call that fails may be an accident of that call; five in a row, with none that succeeded between, are none.
 OPEN_AFTER = 5
+# About what a restart takes at least: to ask sooner would find nobody again.
 FIRST_PROBE_MS = 1_000
 # A call every ten seconds harms nobody who tries to come back, and people wait so much longer at most.
 LONGEST_PROBE_MS = 10_000

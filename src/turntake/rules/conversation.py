@@ -91,6 +91,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `waits` is how often the agent, or since the answer is final the platform, was away.
     `reports` are the latest that platforms made of its replies, one for each place at most.
     `size` is how many bytes its messages have, as they are stored.
+    `resent` are the platform's ids of replies that failed and were then sent again out of the dead letters.
     """
 
     id: str
@@ -115,6 +116,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     waits: int = 0
     reports: tuple[ReplyReport, ...] = ()
     size: int = 0
+    resent: tuple[str, ...] = ()
 
     @property
     def undelivered(self) -> tuple[ReplyReport, ...]:
@@ -202,7 +204,10 @@ Settlement = Answered | Retry | Dead
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared."""
+    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared.
+
+    `portions` are those of a buffer that was cleared, all of it.
+    """
 
     id: str
     head: int
@@ -215,6 +220,12 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     error: str = ""
     amendments: int = 0
     trace: str = ""
+    portions: tuple[Portion, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes its messages have; 0 if an earlier release wrote it."""
+        return sum(portion.size for portion in self.portions) if self.turn is None else self.turn.size
 
     @property
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""When is a person done? The one formula; every store computes the same.
+"""When is a person done? The one formula, for every store.
 
 Each deadline carries its reason, so that "why did it wait?" always has an answer.
 """

@@ -6,10 +6,10 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple, Self, cast
 
-PART_BYTES = 256
+PART_BYTES = 256  # longer than any id of a platform
 DEFAULT_CHANNEL = "generic"
 """The channel of a message whose sender names none."""
-CACHED = 8_192
+CACHED = 8_192  # as many conversations as are busy in one process at a time
 
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._@+-]")
 _ESCAPED = re.compile(rb"~([0-9A-F]{2})")
@@ -55,16 +55,21 @@ class ConversationKey(NamedTuple):
         return _shard_hash(self)
 
 
-# A burst names its conversation again and again, and a tenant its channel: the caches make that nearly free.
+# A burst names its conversation again and again, and many conversations one channel: the caches make that nearly free.
 # By type too, since True and 1 would be one entry.
 @lru_cache(CACHED, typed=True)
 def _made(conversation: str | int, tenant: str, channel: str, account: str, topic: str) -> ConversationKey:
-    return ConversationKey(
-        conversation=_normal("conversation", conversation),
-        tenant=_normal("tenant", _given(tenant, "default")),
-        channel=_normal("channel", _given(channel, DEFAULT_CHANNEL)),
-        account=_normal("account", _given(account, "default")),
-        topic=_normal("topic", topic) if _given(topic, "") != "" else "",
+    return ConversationKey(_normal("conversation", conversation), *_around(tenant, channel, account, topic))
+
+
+@lru_cache(CACHED, typed=True)
+def _around(tenant: str, channel: str, account: str, topic: str) -> tuple[str, str, str, str]:
+    """All parts but the conversation."""
+    return (
+        _normal("tenant", _given(tenant, "default")),
+        _normal("channel", _given(channel, DEFAULT_CHANNEL)),
+        _normal("account", _given(account, "default")),
+        _normal("topic", topic) if _given(topic, "") != "" else "",
     )
 
 
@@ -74,9 +79,13 @@ def _given(part: str | None, default: str) -> str:
 
 @lru_cache(CACHED)
 def _spelled(key: ConversationKey) -> str:
-    parts = [key.tenant, key.channel, key.account, key.conversation]
-    if key.topic:
-        parts.append(key.topic)
+    conversation, tenant, channel, account, topic = key
+    spelled = f"{_spelled_start(tenant, channel, account)}:{_escape(conversation)}"
+    return f"{spelled}:{_escape(topic)}" if topic else spelled
+
+
+@lru_cache(CACHED)
+def _spelled_start(*parts: str) -> str:
     return ":".join(map(_escape, parts))
 
 
@@ -118,8 +127,9 @@ def _normal(name: str, part: object) -> str:
     return normal
 
 
-@lru_cache(CACHED)
 def _escape(part: str) -> str:
+    if part.isascii() and part.isalnum():
+        return part
     raw = part.encode()
     if not _UNSAFE.search(raw):
         return part

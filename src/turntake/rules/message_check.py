@@ -10,11 +10,12 @@ pass is taken apart. What was decoded from JSON into types, as the HTTP API does
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import product
 from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from turntake.rules.message import Attachment, Message
 from turntake.rules.message_limits import DEPTH, LATEST_AT
@@ -24,6 +25,12 @@ LONGEST_ID = 1_024
 
 T = TypeVar("T")
 _TOO_DEEP = f"is nested too deeply: at most {DEPTH} levels are kept."
+_NONE = type(None)
+_PLAIN_TYPES = frozenset(
+    (str, str, str, sent_at, tuple, reply_to, dict, int, int, amends, bool)
+    for sent_at, reply_to, amends in product((int, _NONE), (str, _NONE), (str, _NONE))
+)
+"""The types that the fields of a message have, in their order."""
 _WORDS: dict[type, str] = {int: "an integer", bool: "True or False"}
 
 
@@ -36,26 +43,18 @@ def _is_plain(message: Message) -> bool:
     """Whether nothing has to be converted, nor looked at more closely."""
     return (
         type(message) is Message
-        and type(message.id) is str
+        and tuple(map(type, astuple(message))) in _PLAIN_TYPES
         and 0 < len(message.id) <= LONGEST_ID // 4
-        and type(message.text) is str
-        and type(message.sender) is str
-        and (message.sent_at is None or (type(message.sent_at) is int and 0 <= message.sent_at <= LATEST_AT))
-        and (message.reply_to is None or type(message.reply_to) is str)
-        and (message.amends is None or type(message.amends) is str)
-        and type(message.is_deletion) is bool
-        and type(message.seq) is type(message.received_at) is int
-        and message.attachments == ()
-        and (message.metadata == {} or _is_flat(message.metadata))
+        and (message.sent_at is None or 0 <= message.sent_at <= LATEST_AT)
+        and not message.attachments
+        and (not message.metadata or _is_flat(message.metadata))
         and _is_whole(message.id, message.text, message.sender, message.reply_to, message.amends)
     )
 
 
-def _is_flat(metadata: Any) -> bool:
+def _is_flat(metadata: dict[Any, Any]) -> bool:
     """Whether it holds nothing but texts, which is what most platforms add."""
-    return type(metadata) is dict and all(
-        type(name) is str and type(value) is str and _is_whole(name, value) for name, value in metadata.items()
-    )
+    return all(type(name) is str and type(value) is str and _is_whole(name, value) for name, value in metadata.items())
 
 
 def _converted(message: Message) -> Message:
@@ -202,13 +201,11 @@ def _of_type(field: str, value: Any, kind: type[T]) -> T:
 
 def _is_whole(*texts: str | None) -> bool:
     """Whether no text holds half a character (a lone surrogate)."""
+    everything = "".join(filter(None, texts))
     try:
-        for text in texts:
-            if text and not text.isascii():
-                text.encode()
+        return everything.isascii() or bool(everything.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def _named(value: object) -> str:

@@ -9,7 +9,8 @@ from itertools import chain
 
 import msgspec
 
-from turntake.rules import transitions
+from turntake.rules import reports, transitions
+from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
@@ -40,9 +41,9 @@ class Model:
 
     def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
         due = sorted(
-            (conversation.due_at, str(key), key)
+            (due_at, str(key), key)
             for key, conversation in self.conversations.items()
-            if conversation.due_at is not None and conversation.due_at <= now
+            if (due_at := conversation.due_at) is not None and due_at <= now
         )
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
@@ -62,14 +63,14 @@ class Model:
         return True
 
     def next_due(self) -> int | None:
-        return min((c.due_at for c in self.conversations.values() if c.due_at is not None), default=None)
+        return min((at for c in self.conversations.values() if (at := c.due_at) is not None), default=None)
 
     def find(self, key: ConversationKey) -> Snapshot | None:
         conversation = self.conversations.get(key)
         if conversation is None:
             return None
         ranges = (
-            self._range(key, numbers.start, numbers.stop - 1) for numbers in transitions.open_ranges(conversation)
+            self._range(key, numbers.start, numbers.stop - 1) for numbers in transitions.shown_ranges(conversation)
         )
         return Snapshot(key, conversation, tuple(chain.from_iterable(map(as_said, ranges))))
 
@@ -110,7 +111,7 @@ class Model:
         for new_seq, message in enumerate(moved, conversation.next_seq):
             messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)
         amendments = sum(message.is_amendment for message in moved)
-        self.conversations[key] = transitions.requeue(conversation, len(moved), amendments, now)
+        self.conversations[key] = transitions.requeue(conversation, closed, len(moved), amendments, now)
         return self.conversations[key]
 
     def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs, now: int) -> ConversationKey | None:
@@ -120,9 +121,9 @@ class Model:
             return None
         closed = self.closed.get(turn_id)
         if closed is None:
-            return key if self._keep(key, transitions.report(self._at(key), turn_id, report)) else None
+            return key if self._keep(key, reports.report(self._at(key), turn_id, report)) else None
         is_ended = closed.is_letter and turn_id not in self.letters
-        noted = None if is_ended else transitions.report_closed(closed, report, now)
+        noted = None if is_ended else reports.report_closed(closed, report, now)
         if noted is None:
             return None
         self._put(key, Change(self._at(key), noted))
@@ -156,7 +157,7 @@ class Model:
     def _append(self, arrival: Append, now: int) -> Appended:
         key, message = arrival.key, arrival.message
         before = self._at(key)
-        at = transitions.arrival_at(before, now)
+        at = arrival_at(before, now)
         change = transitions.arrive(before, arrival, now, len(msgspec.msgpack.encode(message)))
         if change is None:
             return appended(before, "ignored")

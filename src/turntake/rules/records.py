@@ -1,6 +1,7 @@
 """What goes into a store and what comes out of it: the values of its verbs."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -55,11 +56,11 @@ class Claim(msgspec.Struct, frozen=True):
     @property
     def is_unreadable(self) -> bool:
         """Whether one of its messages cannot be read: then nobody can answer it."""
-        return any(message.is_unreadable for message in self.messages)
+        return any(map(attrgetter("is_unreadable"), self.messages))
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """One conversation with every message that is not settled yet, oldest first."""
+    """One conversation with its messages that are not settled yet, oldest first; of thousands, the first 1,000."""
 
     key: ConversationKey
     conversation: Conversation

@@ -24,17 +24,21 @@ from turntake.rules.transitions import WORKER_STOPPED
 
 # The first is for what passes at once, the second for a restart, the third for whatever takes a person's hand.
 FAILURE_PAUSES_MS = (1_000, 10_000, 60_000)
+# Somebody who is away is asked after a second, then half as often each time, but every minute for as long as it lasts:
+# that harms nobody who tries to come back, and people wait no longer than that once somebody is there.
 FIRST_AWAY_MS = 1_000
 LONGEST_AWAY_MS = 60_000
+# Whatever was asked for: a turn that came back at once, again and again, would keep a worker and the store busy.
 LEAST_PAUSE_MS = 500
 UNREADABLE_ERROR = "A message of this turn is not stored as this release writes it; its bytes are kept as they are."
 
 # A deployment or a lack of memory kills a process once or twice while it answers; three times in a row is a suspicion.
-ALONE_AFTER = 3
+FEW_AFTER, ALONE_AFTER = 2, 3
 # How many that lapsed twice run at a time: if one of them is to blame, no more than this have to be tried alone.
 FEW = 8
 
-Company = Literal["anybody", "few", "nobody"]
+AllowedCompany = Literal["anybody", "few", "nobody"]
+"""Beside whom a turn may be tried in one process."""
 
 
 class Setback(msgspec.Struct, frozen=True):
@@ -78,7 +82,7 @@ def after_failure(turn: SealedTurn, rules: Rules, error: str, now: int, chance: 
     """What follows a failed attempt. `turn.failures` counts the failures before this one."""
     failures = turn.failures + 1
     if failures >= rules.max_attempts:
-        return Dead(reason or f"failed {failures} times", error)
+        return Dead(reason or ("failed once" if failures == 1 else f"failed {failures} times"), error)
     return _unless_expired(Retry(backoff_ms(failures, chance), error=error), rules, turn, now)
 
 
@@ -111,12 +115,12 @@ def before_attempt(
     return Dead(f"{verb} {turn.failures} times", turn.error)
 
 
-def company_of(turn: SealedTurn) -> Company:
+def company_of(turn: SealedTurn) -> AllowedCompany:
     """Beside whom a turn may be tried. When a process dies, all turns that it held lapse together, and one of them may
     be the cause. With each lapse they are tried in smaller company, until the one that is to blame dies alone."""
-    if turn.lapses >= ALONE_AFTER:
-        return "nobody"
-    return "few" if turn.lapses == ALONE_AFTER - 1 else "anybody"
+    if turn.lapses < FEW_AFTER:
+        return "anybody"
+    return "nobody" if turn.lapses >= ALONE_AFTER else "few"
 
 
 def _drawn(longest_ms: int, chance: float) -> int:

@@ -1,7 +1,8 @@
 """How a turn opens, falls due, is claimed and settles.
 
 Rule 1: everything that changes a conversation's state lives here, in pure functions from one value to the next.
-Stores load a `Conversation`, call one of these, and write the result back in one atomic step.
+Stores load a `Conversation`, call one of these, and write the result back in one atomic step. How a buffer grows is in
+`rules/buffer.py`; what platforms report of replies that left is in `rules/reports.py`.
 
     state        what holds                          its one deadline          left by
     ---------    --------------------------------    ----------------------    -----------------------------------
@@ -26,6 +27,16 @@ import hashlib
 
 from msgspec.structs import replace
 
+from turntake.rules.buffer import (
+    decided,
+    divided,
+    first_portion,
+    grown_buffer,
+    is_ordered,
+    portions_with,
+    with_hold,
+    with_room,
+)
 from turntake.rules.conversation import (
     Answered,
     Buffer,
@@ -36,24 +47,21 @@ from turntake.rules.conversation import (
     Lease,
     Portion,
     Progress,
-    ReplyReport,
     Retry,
     SealedTurn,
     Settlement,
     Touch,
 )
-from turntake.rules.deadline import Deadline, Decision, after_activity, after_composing, after_message
+from turntake.rules.deadline import Deadline, after_activity, after_composing
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Claim
+from turntake.rules.reports import NOT_DELIVERED, unless_failed
 from turntake.rules.rules import Rules
 
-DECISIONS_KEPT = 100
+SHOWN = 1_000  # messages; nobody reads more at once, and a flood may leave hundreds of megabytes
+RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
 PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
 WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
-NOT_DELIVERED = "not delivered"
-_HOW_FAR = ("sent", "delivered", "read")
-"""Each says more than those before it."""
-_NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
 
 
 def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> str:
@@ -64,16 +72,6 @@ def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> st
     """
     words = f"{key}|{head}|{tail}|{began_at}" if began_at else f"{key}|{head}|{tail}"
     return f"turn_{key.shard_hash:04x}" + hashlib.blake2s(words.encode(), digest_size=14).hexdigest()
-
-
-def arrival_at(conversation: Conversation, now: int) -> int:
-    """What is noted as a message's arrival: now, and never before the one it follows, whatever the clock says.
-
-    Messages of a turn are put in order by it. Deadlines count from now, also after a clock was set back.
-    """
-    if conversation.buffer is not None:
-        return max(now, conversation.buffer.last_at)
-    return now if conversation.turn is None else max(now, conversation.turn.last_at)
 
 
 def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0) -> Change | None:
@@ -92,11 +90,11 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "",
     if _may_interrupt(conversation, rules):
         conversation, closed = _unseal(conversation, now)
     # What interrupted a turn belongs to it: without it, the turn would come again under the same id and number.
-    portioned = conversation if closed is not None else _portioned(conversation, rules, 1, size)
-    buffer = _grown(portioned, rules, now, size)
+    portioned = conversation if closed is not None else with_room(conversation, rules, 1, size)
+    buffer = grown_buffer(portioned, rules, now, size)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
     grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
-    return Change(_next_resumed(grown), closed)
+    return Change(grown if closed is None else _next_resumed(grown), closed)
 
 
 def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversation | None:
@@ -104,7 +102,7 @@ def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversati
 
     None if nothing waits: what is sealed stays as it was handed over.
     """
-    buffer = _portioned(conversation, rules, 0, size).buffer
+    buffer = with_room(conversation, rules, 0, size).buffer
     if buffer is None:
         return None
     waiting = replace(buffer, amendments=buffer.amendments + 1, size=buffer.size + size)
@@ -128,9 +126,9 @@ def touch(conversation: Conversation, key: ConversationKey, touch: Touch, rules:
     else:
         composing_ms = touch.duration_ms or rules.activity_ms
         due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
-    due = buffer.due if _is_ordered(buffer) and touch.kind != "hold" else _with_hold(buffer, due)
+    due = buffer.due if is_ordered(buffer) and touch.kind != "hold" else with_hold(buffer, due)
     if due != buffer.due:
-        buffer = _decided(buffer, due, now)
+        buffer = decided(buffer, due, now)
     return Change(replace(conversation, buffer=buffer))
 
 
@@ -216,7 +214,7 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
         if _takes_back(turn, final):
             return None
         turn = replace(turn, progress=final)
-        closed = _unless_failed(Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn), now)
+        closed = unless_failed(Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn), now)
     else:
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
@@ -231,7 +229,10 @@ def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation
     """
     assert letter.turn is not None, "only a turn has an answer"
     reports = tuple(report for report in letter.turn.reports if report.status != "failed")
-    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True, reports=reports)
+    failed_ids = (report.message_id for report in letter.turn.undelivered if report.message_id)
+    resent = (*letter.turn.resent, *failed_ids)[-RESENT_KEPT:]
+    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True)
+    untried = replace(untried, reports=reports, resent=resent)
     again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
     return _next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
 
@@ -244,33 +245,32 @@ def _next_resumed(conversation: Conversation) -> Conversation:
     return replace(conversation, epoch=conversation.epoch + 1, turn=first, resumed=tuple(rest))
 
 
-def report(conversation: Conversation, turn_id: str, report: ReplyReport) -> Conversation | None:
-    """A platform says what became of a reply of the open turn; None if that is nothing new, or another turn is open."""
-    turn = conversation.turn
-    noted = None if turn is None or turn.id != turn_id else _with_report(turn, report)
-    return None if noted is None else replace(conversation, turn=noted)
-
-
-def report_closed(closed: Closed, report: ReplyReport, now: int) -> Closed | None:
-    """The same of a turn that is over. If the reply failed, the turn becomes a dead letter, which has its answer.
-
-    None if that is nothing new, or if the turn is neither answered nor a dead letter for this very reason.
-    """
-    is_answer = closed.status == "answered" or (closed.is_letter and closed.reason == NOT_DELIVERED)
-    noted = _with_report(closed.turn, report) if closed.turn is not None and is_answer else None
-    return None if noted is None else _unless_failed(replace(closed, turn=noted), now)
-
-
-def requeue(conversation: Conversation, count: int, amendments: int, now: int) -> Conversation:
-    """`count` messages, of which some are `amendments`, come back from the dead letters, with the next numbers, and are
-    due at once."""
-    buffer = conversation.buffer
+def requeue(conversation: Conversation, letter: Closed, count: int, amendments: int, now: int) -> Conversation:
+    """The `count` messages of a letter, of which some are `amendments`, come back with the next numbers, and are due at
+    once. They join what waits if there is room for all of them in a turn as it is by default. What was cleared comes
+    back in the portions that it had, if there were several."""
+    has_several = len(letter.portions) > 1
+    room = divided(conversation) if has_several else with_room(conversation, Rules(), count - amendments, letter.size)
+    buffer = room.buffer
     due = Deadline(now, "retried")
     if buffer is None:
         buffer = Buffer(conversation.next_seq, now, now, due, due, ())
-    waiting = replace(buffer, due_by_messages=due, held_until=0, amendments=buffer.amendments + amendments)
-    buffer = _decided(waiting, due, now)
-    return replace(conversation, next_seq=conversation.next_seq + count, buffer=buffer)
+    full = _moved(letter, conversation.next_seq, count)
+    waiting = replace(
+        buffer,
+        due_by_messages=due,
+        held_until=0,
+        amendments=buffer.amendments + amendments,
+        portions=buffer.portions + full,
+        size=letter.portions[-1].size if full else buffer.size + letter.size,
+    )
+    return replace(conversation, next_seq=conversation.next_seq + count, buffer=decided(waiting, due, now))
+
+
+def _moved(letter: Closed, first: int, count: int) -> tuple[Portion, ...]:
+    """All portions of a letter but the last, if its messages are numbered from `first` on."""
+    ends = (replace(portion, end=portion.end - letter.head + first) for portion in letter.portions[:-1])
+    return tuple(portion for portion in ends if portion.end < first + count)
 
 
 def set_back(conversation: Conversation, by_ms: int) -> Conversation:
@@ -291,36 +291,6 @@ def set_back(conversation: Conversation, by_ms: int) -> Conversation:
         turn = replace(turn, due_at=turn.due_at - by_ms)
     resumed = tuple(replace(each, due_at=each.due_at - by_ms) for each in conversation.resumed)
     return replace(conversation, buffer=buffer, turn=turn, resumed=resumed)
-
-
-def _with_report(turn: SealedTurn, report: ReplyReport) -> SealedTurn | None:
-    """Reports come late, twice and in any order, so that one may say less than is known: then None."""
-    known = next((each for each in turn.reports if each.index == report.index), None)
-    is_news = known is None or _is_newer(report, known)
-    if not is_news or not 0 <= report.index < len(turn.progress.replies):
-        return None
-    others = (each for each in turn.reports if each.index != report.index)
-    return replace(turn, reports=tuple(sorted((*others, report), key=lambda each: each.index)))
-
-
-def _is_newer(report: ReplyReport, known: ReplyReport) -> bool:
-    if report.message_id != known.message_id:
-        return report.at > known.at  # the reply was sent again since
-    if "failed" in (report.status, known.status):
-        return known.status == "sent"  # what arrived did not fail, and what failed does not arrive
-    return _HOW_FAR.index(report.status) > _HOW_FAR.index(known.status)
-
-
-def _unless_failed(closed: Closed, now: int) -> Closed:
-    """An answered turn; or a dead letter if a platform reported that a reply failed. What failed has yet to be sent."""
-    turn = closed.turn
-    if turn is None or not turn.undelivered:
-        return closed
-    first = turn.undelivered[0]
-    unsent = replace(turn, progress=replace(turn.progress, sent=min(first.index, turn.progress.sent)))
-    at = closed.at if closed.is_letter else now
-    noted = replace(closed, status="dead", at=at, turn=unsent, reason=NOT_DELIVERED, error=first.error)
-    return replace(noted, amendments=turn.amendments)
 
 
 def _claimed(conversation: Conversation, claim: Claim) -> SealedTurn | None:
@@ -370,59 +340,10 @@ def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
     return is_other or progress.sent < known.sent or progress.replies[: known.sent] != left
 
 
-def _grown(conversation: Conversation, rules: Rules, now: int, size: int) -> Buffer:
-    buffer = conversation.buffer
-    if buffer is None:
-        due = after_message(rules, 1, now, None, now)
-        decisions = (Decision(now, due.at, due.reason),)
-        last_at = arrival_at(conversation, now)
-        is_single = not rules.enabled
-        return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=is_single, size=size)
-    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
-    if buffer.portions:
-        due_by_messages = Deadline(now, "capacity")
-    due = due_by_messages if due_by_messages.reason == "capacity" else _with_hold(buffer, due_by_messages)
-    if _is_ordered(buffer):
-        due = buffer.due
-    return replace(
-        buffer,
-        last_at=arrival_at(conversation, now),
-        due=due,
-        due_by_messages=due_by_messages,
-        decisions=_noted(buffer.decisions, due, now),
-        one_at_a_time=not rules.enabled,
-        size=buffer.size + size,
-    )
-
-
-def _portioned(conversation: Conversation, rules: Rules, more: int, size: int) -> Conversation:
-    """With room for `more` messages, or an amendment, of `size` bytes. What is too much for the turn that the latest
-    would be in begins the next one, so that no turn is larger than the rules allow, however much waits."""
-    buffer = conversation.buffer
-    if buffer is None:
-        return conversation
-    amendments = buffer.amendments - sum(portion.amendments for portion in buffer.portions)
-    numbers = conversation.next_seq - buffer.last_portion_from
-    has_room = numbers - amendments + more <= rules.capacity and buffer.size + size <= rules.max_turn_bytes
-    if has_room or not numbers:
-        return conversation
-    full = Portion(conversation.next_seq, amendments, buffer.size)
-    return replace(conversation, buffer=replace(buffer, portions=(*buffer.portions, full), size=0))
-
-
-def _first_portion(conversation: Conversation, buffer: Buffer) -> Portion:
-    """What the next turn is made of."""
-    # What an interruption merged stays merged: sealed alone again, a message would repeat a turn's id and attempt.
-    # An amendment may be of any message that waits, and is not a turn of its own: with one among them, all go together.
-    if buffer.one_at_a_time and not buffer.interrupts and not buffer.amendments:
-        return Portion(buffer.head + 1, 0, 0)
-    return buffer.portions[0] if buffer.portions else Portion(conversation.next_seq, buffer.amendments, buffer.size)
-
-
 def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_ms: int, now: int) -> Conversation:
     buffer = conversation.buffer
     assert buffer is not None, "only a due conversation is claimed, and an idle one is never due"
-    portion = _first_portion(conversation, buffer)
+    portion = first_portion(conversation, buffer)
     tail = portion.end - 1
     turn = SealedTurn(
         id=turn_id(key, buffer.head, tail, conversation.began_at),
@@ -478,7 +399,7 @@ def _unseal(conversation: Conversation, now: int) -> Change:
         held_until=buffer.held_until if buffer else 0,
         interrupts=turn.interrupts + 1,
         amendments=turn.amendments + (buffer.amendments if buffer else 0),
-        portions=_portions_with(turn, buffer),
+        portions=portions_with(turn, buffer),
         size=(buffer.size if buffer else 0) + (0 if buffer and buffer.portions else turn.size),
     )
     epoch = conversation.epoch + 1
@@ -486,19 +407,11 @@ def _unseal(conversation: Conversation, now: int) -> Change:
     return Change(replace(conversation, epoch=epoch, turn=None, buffer=waiting), closed)
 
 
-def _portions_with(turn: SealedTurn, buffer: Buffer | None) -> tuple[Portion, ...]:
-    """The portions of a buffer that a turn is put back in front of: it merges with the first of them."""
-    if buffer is None or not buffer.portions:
-        return ()
-    first, *others = buffer.portions
-    return (Portion(first.end, first.amendments + turn.amendments, first.size + turn.size), *others)
-
-
 def _flushed(conversation: Conversation, now: int) -> Conversation:
     """Due now: what waits, and a turn that waits for its next attempt. A claimed turn is left to its claim."""
     buffer, turn = conversation.buffer, conversation.turn
     if buffer is not None:
-        buffer = _decided(replace(buffer, held_until=0), Deadline(now, "flushed"), now)
+        buffer = decided(replace(buffer, held_until=0), Deadline(now, "flushed"), now)
     if turn is not None and not turn.is_leased:
         turn = replace(turn, due_at=now)
     return replace(conversation, buffer=buffer, turn=turn)
@@ -511,28 +424,10 @@ def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Chan
         return Change(conversation)
     head, tail = buffer.head, conversation.next_seq - 1
     id, epoch = turn_id(key, head, tail, conversation.began_at), conversation.epoch
+    full = sum(portion.amendments for portion in buffer.portions)
+    portions = (*buffer.portions, Portion(tail + 1, buffer.amendments - full, buffer.size))
     closed = Closed(id, head, tail, "cleared", epoch, now, None, "cleared by order", amendments=buffer.amendments)
-    return Change(replace(conversation, buffer=None), closed)
-
-
-def _is_ordered(buffer: Buffer) -> bool:
-    """Somebody ordered it to go: what comes before it is claimed goes along and does not delay it."""
-    return buffer.due.reason in ("flushed", "retried")
-
-
-def _with_hold(buffer: Buffer, due: Deadline) -> Deadline:
-    return Deadline(buffer.held_until, "held") if buffer.held_until > due.at else due
-
-
-def _decided(buffer: Buffer, due: Deadline, now: int) -> Buffer:
-    return replace(buffer, due=due, decisions=_noted(buffer.decisions, due, now))
-
-
-def _noted(decisions: tuple[Decision, ...], due: Deadline, now: int) -> tuple[Decision, ...]:
-    """With the new deadline; a run of signs or of overfull buffers keeps only its latest note."""
-    if decisions and decisions[-1].reason == due.reason and due.reason in _NOTED_ONCE:
-        decisions = decisions[:-1]
-    return (*decisions[1 - DECISIONS_KEPT :], Decision(now, due.at, due.reason))
+    return Change(replace(conversation, buffer=None), replace(closed, portions=portions))
 
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:
@@ -540,6 +435,11 @@ def open_ranges(conversation: Conversation) -> tuple[range, ...]:
     buffer = conversation.buffer
     sealed = tuple(range(turn.head, turn.tail + 1) for turn in conversation.open_turns)
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
+
+
+def shown_ranges(conversation: Conversation) -> tuple[range, ...]:
+    """Of each open range, what is shown to whoever looks at the conversation: the first, who are next."""
+    return tuple(numbers[:SHOWN] for numbers in open_ranges(conversation))
 
 
 def is_same(closed: Closed, claim: Claim, settlement: Settlement) -> bool:

@@ -19,12 +19,15 @@ WATCHERS = 3
 STAGGER_MS = 10
 # Whoever finds something due for longer takes it, whoever watches it: its watchers had their time.
 OVERDUE_MS = 50
-# Deadlines this close to each other have the same watchers, so that a burst needs one hint and not one for each.
-SLICE_MS = 50
-# How often a worker says that it lives, so that an idle one costs the store little; and after how long a silent one is
-# not counted on: it missed two of them, and each of its deadlines has other watchers.
-JOIN_MS = 5_000
-LIVING_MS = 12_000
+# Deadlines this close to each other have the same watchers, so that a burst needs one hint and not one for each. Every
+# worker gets every hint: forty workers that get twenty a second cost a Redis server as much as the messages do.
+SLICE_MS = 100
+# How often a worker says that it lives: as often as an idle one looks anyway. And after how long a silent one is not
+# counted on: it missed two of them. Until then the turns that it should wake for are late by the moment that the next
+# watcher waits, so this must be short: with four workers of which one is killed every three seconds and started again,
+# half of all deadlines would fall to the dead if those counted for twelve seconds, and a fifth does as it is.
+JOIN_MS = 1_000
+LIVING_MS = 2_500
 # Slices that follow each other fall to workers far apart (Knuth's multiplier for hashing).
 _SPREAD = 2_654_435_761
 

@@ -258,6 +258,44 @@ class StoreContract:
         assert taken[ANN] == [["m0", "m1", "m2"], ["m3", "m4", "m5"], ["m6", "m7"]]
         assert taken[BOB] == [["m0", "m1"], ["m2", "m3"], ["m4"]]
 
+    async def test_what_comes_back_from_the_letters_is_no_larger_than_a_turn_may_be(self, store: Store) -> None:
+        """A crowded buffer that was cleared comes back in its portions, and several letters do not become one turn."""
+        few = Rules(capacity=20)
+        for start in (0, 45):
+            await say(store, *(f"m{number}" for number in range(start, start + 45)), rules=few)
+            await store.touch(ANN, Touch("clear"), few)
+        letters = sorted((await store.letters.list(10)).items, key=lambda letter: letter.at)
+        for letter in letters:
+            assert await store.letters.retry(letter.id) is not None
+        await say(store, "last", rules=few)
+        sizes = []
+        while claims := await store.claim(10, LEASE_MS):
+            for claim in claims:
+                sizes.append(len(claim.messages))
+                assert await store.settle(claim, Answered())
+        assert sizes == [20, 20, 5, 20, 20, 6]
+
+    async def test_letters_that_are_retried_together_become_one_turn_only_if_they_fit(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """By number and by bytes, as a turn is bounded by default."""
+        eve = ConversationKey.of("eve")
+        for key, texts in ((ANN, ["x"] * 30), (BOB, ["x" * 75_000] * 2), (eve, ["x"] * 3)):
+            for letter in range(2):
+                said = (Message(f"m{letter}-{number}", text) for number, text in enumerate(texts))
+                await store.append([Append(key, message, PLAIN) for message in said])
+                await clock.advance(40_000)
+                (claim,) = await store.claim(10, LEASE_MS)
+                assert await store.settle(claim, Dead("failed 3 times"))
+        for letter_id in [letter.id for letter in (await store.letters.list(10)).items]:
+            assert await store.letters.retry(letter_id) is not None
+        sizes: dict[ConversationKey, list[int]] = {ANN: [], BOB: [], eve: []}
+        while claims := await store.claim(10, LEASE_MS):
+            for claim in claims:
+                sizes[claim.key].append(len(claim.messages))
+                assert await store.settle(claim, Answered())
+        assert sizes == {ANN: [30, 30], BOB: [2, 2], eve: [6]}
+
     async def test_a_claimed_conversation_is_nobody_elses_until_the_lease_ends(
         self, store: Store, clock: VirtualClock
     ) -> None:
@@ -685,11 +723,15 @@ class StoreContract:
         assert await store.letters.retry(claim.turn.id) is not None
         again = await take(store)
         assert (again.turn.id, again.turn.progress) == (claim.turn.id, Progress(("one", "two"), 1, True))
+        assert await store.letters.report(claim.turn.id, failed, lambda key: True) is None, "that was the first try"
         assert await store.settle(again, Answered())
         record = await store.history.turn(claim.turn.id)
         assert record is not None
         assert record.status == "answered"
+        assert await store.letters.report(claim.turn.id, failed, lambda key: True) is None
         assert (await store.letters.list(10)).items == ()
+        newer = replace(failed, message_id="wamid.3")
+        assert await store.letters.report(claim.turn.id, newer, lambda key: True) == claim.key
 
     async def test_a_complete_answer_out_of_the_letters_waits_for_the_turn_under_way(self, store: Store) -> None:
         """Two of them, in the order in which they were retried, and none of them is lost or overtaken by what waits."""
@@ -743,6 +785,8 @@ class StoreContract:
         await store.settle(claim, Answered(("one", "two")))
         await clock.advance(60_000)
         report = ReplyReport(1, "failed", clock.now(), "wamid.2", "out of reach")
+        assert await store.letters.report(claim.turn.id, report, lambda key: key != claim.key) is None, "not theirs"
+        assert (await store.letters.list(10)).items == ()
         assert await store.letters.report(claim.turn.id, report, lambda key: key == claim.key) == claim.key
         assert await store.letters.report(claim.turn.id, report, lambda key: True) is None, "it is no news any more"
         (letter,) = (await store.letters.list(10)).items

@@ -417,7 +417,7 @@ async def conversations_by_pages(store: Store, query: Query) -> list[tuple[Conve
     page = await store.history.conversations(query)
     found = list(page.items)
     while page.cursor:
-        assert len(page.items) == query.limit
+        assert len(page.items) <= query.limit
         page = await store.history.conversations(
             Query(query.state, query.tenant, query.channel, query.limit, page.cursor)
         )

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from turntake.buffer.engine.draft import NEW, RANDOM_BITS, Draft
-from turntake.rules.conversation import Answered, Closed, Touch
+from turntake.rules.conversation import Answered, Closed, Dead, Progress, Touch
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Claim
 from turntake.testing.store_contract import ANN, PLAIN
@@ -38,6 +38,31 @@ def test_open_messages_begin_with_the_turn_and_then_with_the_buffer() -> None:
     cleared = Draft(ANN, settled.written, NOW)
     cleared.touch(Touch("clear"), PLAIN)
     assert cleared.open_from == 4
+
+
+def answered_letter(id: str, after: Draft | None) -> Draft:
+    """A draft in which a turn of one message, whose answer is complete, becomes a dead letter."""
+    claimed = Draft(ANN, said(id, after=after).written, NOW + 60_000)
+    turn = claimed.claim(60_000)
+    assert turn is not None
+    claim = Claim(ANN, claimed.conversation.epoch, turn, ())
+    assert claimed.save(claim, Progress(("answer",), 0, True))
+    assert claimed.settle(claim, Dead("failed"))
+    claimed.encode()
+    return claimed
+
+
+def test_open_messages_begin_with_the_oldest_turn_that_is_to_be_sent_again() -> None:
+    """In whatever order they were retried: what they answer must not be forgotten meanwhile."""
+    older = answered_letter("m1", None)
+    newer = answered_letter("m2", older)
+    busy = Draft(ANN, said("m3", after=newer).written, NOW + 60_000)
+    assert busy.claim(60_000) is not None
+    assert busy.open_from == 3
+    for draft, first in ((newer, 2), (older, 1)):
+        (letter,) = draft.closed
+        busy.retry_letter(letter, ())
+        assert busy.open_from == first
 
 
 def test_a_version_counts_writes_and_is_never_the_same_by_chance() -> None:

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from harness.fake_backend import FakeBackend, queue_on, saying, submitted
+from harness.fake_backend import FakeBackend, queue_on, reading_first, saying, submitted
 from harness.writing import everything_ran
 from turntake.buffer.engine import jobs, write_queue
 from turntake.buffer.engine.backend import Backend, Refusal
@@ -52,9 +52,9 @@ async def test_after_a_failed_write_nothing_is_believed_about_its_row(backend: F
     assert backend.refusals == 1, "decided as if it were new, it was told what the store has"
 
 
-async def test_after_a_failed_write_the_row_is_loaded_again(backend: FakeBackend, queue: WriteQueue) -> None:
-    """Where rows are loaded first, one that the queue remembers is not loaded; one that it dropped is."""
-    backend.loads_first = True
+async def test_after_a_failed_write_the_row_is_loaded_again(backend: FakeBackend, clock: VirtualClock) -> None:
+    """While rows are read first, one that the queue remembers is not loaded; one that it dropped is."""
+    queue = queue_on(backend, clock, rows=reading_first())
     for message_id in ("m1", "m2"):
         await submitted(queue, ANN, saying(message_id))
     assert backend.loaded == [ANN]
@@ -66,9 +66,9 @@ async def test_after_a_failed_write_the_row_is_loaded_again(backend: FakeBackend
     assert (backend.loaded, backend.refusals) == ([ANN, ANN], 0)
 
 
-async def test_a_row_that_nobody_can_read_harms_no_other(backend: FakeBackend, queue: WriteQueue) -> None:
+async def test_a_row_that_nobody_can_read_harms_no_other(backend: FakeBackend, clock: VirtualClock) -> None:
     """It fails the loading of all: they are taken for new then, and the swap tells what there is of each."""
-    backend.loads_first = True
+    queue = queue_on(backend, clock, rows=reading_first())
     backend.rows[BOB] = Row(7, Conversation(next_seq=9))
     backend.unreadable.add(ANN)
     backend.unwritable[ANN] = ValueError("a row that nobody can read")

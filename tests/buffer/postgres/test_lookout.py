@@ -1,11 +1,15 @@
 """Many workers on one server share the deadlines out: who wakes for which, and who comes if that one does not."""
 
 from collections import Counter
+from typing import Any
+
+import pytest
 
 from harness.databases import Postgres
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.lookout import EVERYBODYS_MS, STEP_MS, look_at
-from turntake.rules.watch import LIVING_MS, SLICE_MS, WATCHERS, Place
+from turntake.buffer.postgres.pool import Pool
+from turntake.rules.watch import ALONE, JOIN_MS, LIVING_MS, SLICE_MS, WATCHERS, Place
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import OFF, PLAIN, say
 
@@ -45,12 +49,45 @@ async def test_workers_know_each_other_until_they_leave_or_fall_silent(server: P
         await one.join("a")
         assert (one._place, other._place) == (Place(0, 2), Place(1, 2))
         await one.leave("a")
+        await one.next_look()
         await other.join("b")
-        assert other._place == Place(0, 1)
+        assert other._place == Place(0, 1), "a look after the end says nothing"
         await one.join("a")
         await clock.advance(LIVING_MS + 1)
         await other.join("b")
         assert other._place == Place(0, 1)
+
+
+async def test_a_look_says_that_its_worker_lives_and_finds_out_who_else_does(
+    server: Postgres, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So whoever looks once a second needs no other transaction for it; and a worker that died is missed soon."""
+    asked: list[bytes] = []
+
+    async def fetch(pool: Pool, query: bytes, parameters: Any = ()) -> list[Any]:
+        asked.append(query)
+        return await plain_fetch(pool, query, parameters)
+
+    plain_fetch = Pool.fetch
+    monkeypatch.setattr(Pool, "fetch", fetch)
+    url = server.database("looks")
+    async with PostgresStore.open(url, clock) as living, PostgresStore.open(url, clock) as dead:
+        await dead.join("a")
+        await living.join("b")
+        await clock.advance(JOIN_MS)
+        await living.next_look()
+        await living.join("b")
+        assert living._place == Place(1, 2)
+        asked.clear()
+        for _ in range(LIVING_MS // JOIN_MS + 1):
+            await clock.advance(JOIN_MS)
+            for _ in range(2):
+                await living.next_look()
+            await living.join("b")
+        assert living._place == ALONE
+        assert len(asked) == 2 * (LIVING_MS // JOIN_MS + 1)
+        await dead.join("a")
+        assert dead._place == Place(0, 2)
 
 
 async def test_one_of_two_wakes_for_a_deadline_and_both_for_what_is_overdue(

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import warnings
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -41,6 +42,14 @@ def url(server: Valkey, prefix: str) -> str:
 async def store(url: str, clock: VirtualClock) -> AsyncIterator[RedisStore]:
     async with RedisStore.open(url, clock) as store:
         yield store
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_of_others_is_left() -> None:
+    """What tests of other folders left open is not for the first test here to answer for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -100,6 +100,32 @@ async def test_a_process_starts_while_a_node_is_away(
             assert await worker.claim(PEOPLE, LEASE_MS)
 
 
+async def test_whoever_asks_a_node_that_is_gone_hangs_up_on_no_other(
+    cluster: Cluster, prefix: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are in the middle of their answers. A process that starts asks all of them for the time they noted."""
+    monkeypatch.setattr(nodes, "FIRST_PAUSE_MS", 0)  # so that each look asks the one that is gone
+    async with RedisStore.open(f"{cluster.url}?prefix={prefix}&shards=12", clock) as store:
+        await say(store, "m1", rules=OFF)
+        client = backend_of(store)._client
+        hung_up = False
+
+        async def hang_up() -> None:
+            nonlocal hung_up
+            hung_up = True
+
+        cluster.nodes[2].kill()
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(client, "aclose", hang_up)
+                for _ in range(5):
+                    await backend_of(store).noted_time.set(clock.now())
+        finally:
+            cluster.nodes[2].start()
+            cluster.wait()
+        assert not hung_up
+
+
 async def test_a_claim_that_a_node_confirms_too_late_is_handed_back(
     cluster: Cluster, prefix: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from harness.databases import ALWAYS, HOST, Cluster, Valkey, until
 from turntake.buffer.redis.backend import RedisStore
-from turntake.buffer.redis.examine import examine
+from turntake.buffer.redis.examine import examine, shard_finding
+from turntake.buffer.redis.url import options_of
 from turntake.clock import Clock, SystemClock
 from turntake.finding import Finding
 from turntake.testing.clock import VirtualClock
@@ -128,6 +129,23 @@ async def test_shards_are_counted(server: Valkey) -> None:
         assert (await found(url))[-1] == Finding("ok", "store", f"prefix p{number}: {words}")
         assert (await found(f"{url}&shards={number}"))[-1].level == "ok"
         assert (await found(f"{url}&shards=9"))[-1].level == "fail"
+
+
+@pytest.mark.parametrize(
+    ("url", "shards", "is_told"),
+    [
+        ("redis+cluster://host:6379?prefix=chat", 16, True),
+        ("redis+cluster://host:6379?prefix=chat", 256, False),
+        ("redis+cluster://host:6379?prefix=chat&shards=16", 16, False),
+        ("redis://host:6379?prefix=chat", 1, False),
+    ],
+)
+def test_a_cluster_of_few_shards_is_told_how_to_get_more(url: str, shards: int, is_told: bool) -> None:
+    """As stores of earlier releases have; whoever wrote the number down wants it so."""
+    finding = shard_finding(shards, options_of(url))
+    assert finding.level == "ok"
+    assert finding.text.startswith(f"prefix chat: {shards} shard")
+    assert ("such as chat2" in finding.text) == is_told
 
 
 async def test_every_primary_of_a_cluster_is_examined(tmp_path: Path) -> None:

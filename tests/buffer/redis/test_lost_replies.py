@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from harness.databases import Valkey
 from harness.proxy import Proxy, proxying
-from harness.redis_store import backend_of
+from harness.redis_store import backend_of, shard_of
 from harness.writing import ROOMY, Tally, Writers, key
 from turntake.buffer.redis import archive, claiming
 from turntake.buffer.redis.backend import RedisStore
@@ -74,6 +74,14 @@ async def test_a_lost_reply_repeats_no_verb_and_changes_no_answer(
         assert await open_ids(other) == []
         assert len(await other.history.turns(ANN, 9)) == 2
         assert await other.rebuild() == 0
+
+
+async def test_calls_one_after_the_other_are_remembered_in_one_field(server: Valkey, store: RedisStore) -> None:
+    """Each that is under way has its own; a field for each that ever was would fill the server."""
+    for number in range(20):
+        await say(store, f"m{number}")
+    fields = server.ask("HKEYS", shard_of(store).counts)
+    assert len([field for field in fields if field.startswith(b"d")]) == 1
 
 
 async def test_a_lost_reply_to_forgetting_drops_no_more_and_tells_the_number(

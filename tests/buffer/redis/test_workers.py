@@ -10,6 +10,7 @@ from harness.redis_store import watched
 from harness.writing import key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.store import HORIZON_MS, Store
+from turntake.rules.conversation import Answered
 from turntake.rules.watch import LIVING_MS, OVERDUE_MS, STAGGER_MS, WATCHERS
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import LEASE_MS, OFF, say
@@ -93,6 +94,25 @@ async def test_the_share_of_a_worker_that_died_falls_to_the_others(crew: list[St
         await meet(left[:2])
     await say(left[0], "m1", rules=OFF)
     assert await woken_at(left[:2]) == [clock.now(), clock.now() + STAGGER_MS]
+
+
+async def test_a_look_reads_nothing_but_what_is_due_soon(server: Valkey, url: str, clock: VirtualClock) -> None:
+    """If many workers read dozens of idle conversations with every look, that would keep the server busy."""
+    async with RedisStore.open(url, clock) as store:
+        for number in range(CREW):
+            await store.join(f"worker{number}")
+        for number in range(2 * CREW):
+            await say(store, "m1", key=key(number), rules=OFF)
+        await clock.advance(OVERDUE_MS)
+        for claim in await store.claim(2 * CREW, LEASE_MS):
+            await store.settle(claim, Answered())
+        sent = [server.ask("INFO", "stats")["total_net_output_bytes"]]
+        for looks in (1, 2):
+            for _ in range(looks):
+                assert await store.next_look() is None
+            sent.append(server.ask("INFO", "stats")["total_net_output_bytes"])
+        of_one_look = (sent[2] - sent[1]) - (sent[1] - sent[0])
+        assert of_one_look < 100
 
 
 async def test_a_look_costs_as_many_commands_however_many_shards_there_are(

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from harness.writing import ROOMY
-from turntake.buffer.sqlite import schema
+from turntake.buffer.sqlite import checkpoints
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Answered, Dead
@@ -55,7 +55,7 @@ async def test_the_log_does_not_grow_for_as_long_as_the_store_is_open(
     path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once it is `CHECKPOINT_PAGES` long, it is copied into the database and written anew from its start."""
-    monkeypatch.setattr(schema, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", 50)
     async with SqliteStore(path, clock) as store:
         (page_bytes,) = store.backend._writer.execute("PRAGMA page_size").fetchone() or (0,)
         before = size(path)

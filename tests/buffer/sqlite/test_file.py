@@ -1,6 +1,7 @@
 """The file itself: who may read it, what is left of what was forgotten, and which files are refused."""
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from harness.writing import key
 from turntake.buffer.sqlite.backend import SqliteStore
-from turntake.errors import ConfigurationError
+from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.rules.conversation import Answered
 from turntake.rules.message import Message
 from turntake.rules.records import Append
@@ -108,3 +109,15 @@ async def test_a_file_that_does_not_open_comes_with_its_remedy(
     (tmp_path / "text.db").write_text("no database " * 100)
     with pytest.raises(ConfigurationError, match=f"Cannot open.*{remedy}"):
         await SqliteStore(str(tmp_path / name), clock).__aenter__()
+
+
+async def test_a_store_whose_disk_is_full_is_not_ready(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading goes on, but no message would be taken."""
+    async with SqliteStore.open(f"sqlite:///{path}", clock) as store:
+        await store.check()
+        usage = shutil.disk_usage(Path(path).parent)._replace(free=1_000)
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+        with pytest.raises(StoreUnavailable, match="The disk is full: make room"):
+            await store.check()

@@ -144,3 +144,16 @@ async def test_a_deadline_that_only_the_copy_has_is_repaired_by_whoever_meets_it
         store.backend._writer.execute("UPDATE conversations SET due_at = 1 WHERE key = ?", (str(ANN),))
         assert (await take(store, limit=5)).key == BOB
         assert await store.next_due() == later.due_at
+
+
+async def test_a_page_passes_over_no_more_rows_than_it_may_have(path: str, clock: VirtualClock) -> None:
+    """Where everybody waits, nobody is idle: to know that must not take a look at everybody at once."""
+    async with SqliteStore(path, clock) as store:
+        for number in range(7):
+            await say(store, "m1", key=ConversationKey.of(f"c{number}"))
+        passed_over = await store.backend.archive.conversations(Cursor(None, ""), 5)
+        assert [row for _, row in passed_over] == [NEW] * 5
+        rest = await store.backend.archive.conversations(passed_over[-1][0], 5)
+        assert [row for _, row in rest] == [NEW] * 2
+        assert await conversations_by_pages(store, Query(state="idle")) == []
+        assert len(await conversations_by_pages(store, Query(limit=2))) == 7

@@ -126,7 +126,7 @@ def test_a_second_signal_hands_back_at_once_and_is_still_a_clean_stop(tmp_path: 
             server.process.send_signal(signal.SIGTERM)
             assert list(events) == []
         # The streams end when the server has closed; from here on only the answer is waited for.
-        server.logged("Waiting for answers under way")
+        server.logged("Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once")
         assert server.stop() == 0
     with served(tmp_path, "--role", "accept") as meanwhile:
         assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None
@@ -141,9 +141,12 @@ def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
 def test_api_keys_are_asked_for(tmp_path: Path) -> None:
     with served(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME}, key=SESAME) as server:
         assert server.url.startswith("http://127.0.0.1:")
+        assert [line["host"] for line in server.log if "host" in line] == ["0.0.0.0"]
         assert server.client.get("/v1/conversations")["conversations"] == []
         said = run("conversations", "--url", server.url, folder=tmp_path)
         assert "asks for an API key: give it with --key" in said.stderr
+        wrong = run("conversations", "--url", server.url, "--key", "wrong", folder=tmp_path)
+        assert "does not know this API key" in wrong.stderr
         assert said.returncode == 1
         assert run("send", "hi", "--url", server.url, "--key", SESAME, folder=tmp_path).returncode == 0
 
@@ -189,7 +192,9 @@ def test_serving_loads_only_what_it_needs(tmp_path: Path) -> None:
         (["--rules-silence-ms", "x"], 'rules.silence_ms = "x" in --rules-silence-ms: expected an integer'),
         (["--agent", "nobody:answer"], "There is no module 'nobody'"),
         (["--store", "sqlite:///no/such/folder/t.db"], "no/such/folder/t.db: there is no folder"),
-        (["--store", "mysql://x"], "There is no store called 'mysql'"),
+        (["--store", "mysql://x"], "There is no store called 'mysql'; installed are: "),
+        (["--store", "sqllite:///x.db"], "There is no store called 'sqllite'; did you mean 'sqlite'?"),
+        (["--agent", "localhost:9000/turn"], "write http://localhost:9000/turn if it is the address"),
         (["--store", "host=db user=me password=x"], "The store is no URL: write sqlite:///turntake.db"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--prot", "1"], "Unknown option: --prot. Did you mean --port? Try: turntake serve --help"),
@@ -203,6 +208,16 @@ def test_mistakes_are_one_line_and_exit_code_2(flags: list[str], says: str, caps
     assert says in line
 
 
+def test_a_store_that_is_not_there_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"redis://127.0.0.1:{nobody.getsockname()[1]}/0"
+        said = run("serve", "--port", "0", "--store", url, folder=tmp_path)
+    assert said.returncode == 1
+    (line,) = said.stderr.splitlines()
+    assert line.endswith("Does the store's server run, and is --store right? Try: turntake doctor")
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -214,12 +229,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     )
 
 
-def banner(folder: Path, *flags: str) -> str:
+def banner(folder: Path, *flags: str, env: dict[str, str] | None = None) -> str:
     """What `turntake serve` says at a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        command("serve", "--port", "0", *flags), cwd=folder, env=environment(), stdout=theirs, stderr=subprocess.DEVNULL
-    )
+    serve = command("serve", "--port", "0", *flags)
+    process = subprocess.Popen(serve, cwd=folder, env=environment(env), stdout=theirs, stderr=subprocess.DEVNULL)
     with process, os.fdopen(ours, errors="replace") as terminal:
         os.close(theirs)
         lines: list[str] = []
@@ -238,6 +252,21 @@ def test_banner_at_a_terminal(tmp_path: Path) -> None:
     assert "role   all: accepts messages and works on turns" in said
     assert "turntake send --follow " in said
     assert "curl http://127.0.0.1:" in said
+
+
+@pytest.mark.parametrize("is_on_path", [True, False])
+def test_the_line_to_try_works_in_a_shell_like_ours(tmp_path: Path, is_on_path: bool) -> None:
+    """`make serve` calls .venv/bin/turntake, which a second terminal does not find by its name."""
+    if is_on_path:
+        (tmp_path / "turntake").touch(0o755)
+    said = banner(tmp_path, env={"PATH": str(tmp_path)})
+    assert f"    {'' if is_on_path else sys.executable + ' -m '}turntake send --follow" in said
+
+
+def test_the_banner_says_that_others_reach_it(tmp_path: Path) -> None:
+    said = banner(tmp_path, "--host", "0.0.0.0", env={"TURNTAKE_API_KEYS": SESAME})
+    assert "host   0.0.0.0, which is every address of this machine" in said
+    assert "is listening on http://127.0.0.1:" in said
 
 
 def test_a_first_start_is_quiet(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`turntake turns show`: what became of an answer after it left."""
+"""`turntake turns show`: how a turn came about, and what became of its answer after it left."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,14 +21,39 @@ SENT = SealedTurn("turn_1", 1, 1, Deadline(AT, "silence"), AT, AT, AT, (), progr
 
 
 class Api:
-    def __init__(self, turn: SealedTurn) -> None:
-        record = TurnRecord(
-            ConversationKey.of("ann"), turn.id, "replying", 1, turn, (Message("m1", "hi", received_at=AT),)
-        )
-        self._view = msgspec.json.decode(bytes(answer(turn_view(record)).body))
+    def __init__(self, turn: SealedTurn, *texts: str) -> None:
+        messages = tuple(Message(f"m{number}", text, received_at=AT) for number, text in enumerate(texts))
+        record = TurnRecord(ConversationKey.of("ann"), turn.id, "replying", len(messages), turn, messages)
+        self.view = msgspec.json.decode(bytes(answer(turn_view(record)).body))
 
     def get(self, path: str) -> Any:
-        return self._view
+        return self.view
+
+
+def shown(api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    @contextmanager
+    def connected(*_: object) -> Iterator[Api]:
+        yield api
+
+    monkeypatch.setattr(turns, "connected", connected)
+    assert main(["turns", "show", "turn_1"]) == 0
+    return capsys.readouterr().out
+
+
+def test_messages_of_one_millisecond_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = shown(Api(SENT, "Hey", "a question", "#12345"), monkeypatch, capsys)
+    assert said.index("Hey") < said.index("a question") < said.index("#12345")
+
+
+def test_a_server_of_an_earlier_release_is_understood(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While an upgrade is under way, the command may be newer than the server."""
+    api = Api(SENT, "Hey")
+    del api.view["deliveries"]
+    assert "Hey" in shown(api, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +65,6 @@ def test_each_part_says_whether_it_arrived(
 ) -> None:
     reports = (ReplyReport(0, "read", AT), ReplyReport(1, "failed", AT, error="out of reach"))[: len(replies)]
     turn = msgspec.structs.replace(SENT, progress=Progress(replies, len(replies), True), reports=reports)
-
-    @contextmanager
-    def connected(*_: object) -> Iterator[Api]:
-        yield Api(turn)
-
-    monkeypatch.setattr(turns, "connected", connected)
-    assert main(["turns", "show", "turn_1"]) == 0
-    said = capsys.readouterr().out
+    said = shown(Api(turn, "hi"), monkeypatch, capsys)
     assert [line for line in lines if line not in said] == []
     assert ("failed" in said) == (len(replies) == 2)

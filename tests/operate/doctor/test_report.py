@@ -55,6 +55,12 @@ def test_the_report_in_words_ends_with_a_verdict(capsys: Output, free: str) -> N
     assert capsys.readouterr().out.endswith("1 problem to fix.\n")
 
 
+def test_with_a_warning_not_all_is_well(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_WHATSAPP_APPSECRET", "misspelt")
+    assert main(["doctor", "--port", free]) == 0
+    assert capsys.readouterr().out.endswith("It can start; 1 warning above, marked with !.\n")
+
+
 def test_only_what_is_set_is_shown_unless_all_is_asked_for(capsys: Output, free: str) -> None:
     """The findings stay on the screen; every default is one flag away."""
     Path("turntake.toml").write_text('[rules]\npreset = "interview"\n')

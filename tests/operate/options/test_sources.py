@@ -95,7 +95,7 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ("store = 2026-11-15", 'store = "2026-11-15" in turntake.toml: expected a text.'),
         ("stoer = 1", "stoer in turntake.toml: there is no such setting; did you mean store?"),
         ("[rules]\nsilnce_ms = 1", "there is no such setting; did you mean rules.silence_ms?"),
-        ("zzz = 1", "zzz in turntake.toml: there is no such setting; `turntake doctor` lists them all."),
+        ("zzz = 1", "zzz in turntake.toml: there is no such setting; `turntake doctor --all` lists them."),
         ("[wroker]\nx = 1", "[wroker] in turntake.toml: there is no such section; did you mean worker?"),
         ('[agent]\nurl = "x"', "[agent] in turntake.toml: `agent` is a single value, written agent = ..."),
         ("[worker.deep]\nx = 1", "worker.deep in turntake.toml: there is no such setting"),
@@ -340,6 +340,8 @@ def test_variables_may_stand_in_a_file() -> None:
     [
         ("TURNTAKE_PORT=x", 'port = "x" in TURNTAKE_PORT in .env: expected an integer'),
         ("\nTURNTAKE_AGENT_SECRET='hunter2", ".env, line 2: the quotes do not match"),
+        ("API_KEYS: x\nTURNTAKE_API_KEYS: hunter2", ".env, line 2: write NAME=value."),
+        (" export TURNTAKE_AGENT_SECRET hunter2", ".env, line 1: write NAME=value."),
     ],
 )
 def test_mistakes_in_that_file_are_named(text: str, says: str) -> None:

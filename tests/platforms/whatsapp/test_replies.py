@@ -130,7 +130,7 @@ def test_a_closed_window_is_final_and_says_so(api: WhatsAppApi) -> None:
         writer.check(made(writer.reply_call(to(), "hi", "r")))
     assert str(final.value) == (
         "WhatsApp answered 400: Re-engagement message: More than 24 hours have passed. "
-        "(code 131047, trace Az8or2yhqkZfEZ-_4Qn_Bam) "
+        "(code 131047, trace Az8or2yhqkZfEZ-_4Qn_Bam). "
         "The person's last message is more than 24 hours old: only they can open the chat again."
     )
 

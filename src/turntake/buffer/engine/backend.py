@@ -9,24 +9,29 @@ database keeps the rows.
        ├── Backend.offer ── Offer.take          a claim
        ├── Backend.load, messages, next_due     what a verb must know first
        ├── Archive                              what happened: for readers, settlements and dead letters
-       └── HintChannel                          word between processes, which may be lost
+       ├── NotedTime                            the latest time that any process saw
+       ├── HintChannel                          optional: word between processes, which may be lost
+       └── Lookout                              optional: many workers share the deadlines out
+
+Whoever writes a backend begins with `Backend`, `Offer`, `Archive` and `NotedTime`; with those alone, contract and
+machine pass. Hints make several processes quick, a lookout makes many of them cheap.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 import msgspec
 
-from turntake.buffer.codec import decode_conversation
-from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.archive import Archive
+from turntake.buffer.engine.draft import NEW, Draft, Row, row_of
+from turntake.buffer.engine.hints import HintChannel, NoHints
+from turntake.buffer.engine.lookout import Lookout
+from turntake.buffer.engine.noted_time import NotedTime
 from turntake.buffer.store import Hint
-from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.watch import Place
 
 PAGE = 500
 """No request is about more rows than this, so that none keeps a server from others for more than milliseconds."""
@@ -55,10 +60,9 @@ class Refusal(NamedTuple):
 def refused(version: int, body: bytes, known: Iterable[str], kept_ms: int = 0) -> Refusal:
     """What the store has. A row that nobody can read concerns its own conversation and no other in the batch."""
     try:
-        row = Row(version, decode_conversation(body)) if version else Row()
-        return Refusal(row, frozenset(known), kept_ms=kept_ms)
+        return Refusal(row_of(version, body), frozenset(known), kept_ms=kept_ms)
     except msgspec.MsgspecError as error:
-        return Refusal(Row(), error=error)
+        return Refusal(NEW, error=error)
 
 
 class Due(NamedTuple):
@@ -67,15 +71,6 @@ class Due(NamedTuple):
     key: ConversationKey
     row: Row
     messages: Messages
-
-
-class TurnRow(NamedTuple):
-    """A turn as the store has it; `closed` is None while it is open."""
-
-    key: ConversationKey
-    id: str
-    closed: Closed | None
-    is_letter: bool
 
 
 class Offer(ABC):
@@ -98,56 +93,6 @@ class Offer(ABC):
         ever. Called before `take`."""
 
 
-class Archive(ABC):
-    """What happened, and what is going on: rows for readers. Raises StoreUnavailable when it cannot be read."""
-
-    @abstractmethod
-    async def turn(self, turn_id: str) -> TurnRow | None: ...
-
-    @abstractmethod
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        """The latest first: by the first message's number, then by the last's."""
-
-    @abstractmethod
-    async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        """Dead letters by (time, id), the latest first, from before a point of that list."""
-
-    @abstractmethod
-    async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
-        """By deadline, then key, from after a point of that list; idle ones last.
-
-        A row may have moved on since its entry was read.
-        """
-
-    @abstractmethod
-    async def forget(self, before: int, ids_before: int, limit: int) -> int:
-        """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages. Ids go with them if
-        the turn was closed earlier than `ids_before`, else they stay known until it was: up to `limit` of those left
-        by earlier calls are dropped too. Drops conversations of which nothing is left by that. Answers how many."""
-
-
-class HintChannel(ABC):
-    """Word from one process to the others. It may be lost: then they look again within the horizon."""
-
-    @abstractmethod
-    async def publish(self, hint: Hint) -> None: ...
-
-    @abstractmethod
-    def listen(self) -> AsyncIterator[Hint]:
-        """What other processes publish, for as long as one listens."""
-
-
-class NoHints(HintChannel):
-    """For a backend that cannot carry them: other processes look once a horizon."""
-
-    async def publish(self, hint: Hint) -> None:
-        return None
-
-    async def listen(self) -> AsyncIterator[Hint]:
-        return
-        yield
-
-
 class Backend(ABC):
     """Opened and closed by its store. Raises StoreUnavailable when the database does not answer."""
 
@@ -160,12 +105,11 @@ class Backend(ABC):
     batch: int = 64
     """The most drafts of one swap: enough to share a round trip, few enough that nobody waits long behind it."""
 
-    loads_first: bool = False
-    """Whether a row that nobody here remembers is loaded before it is decided on. Else it is taken for new, and the
-    refusal says what there is: better where each question is a round trip."""
-
     archive: Archive
+    noted_time: NotedTime
     hints: HintChannel = NoHints()
+    lookout: Lookout | None = None
+    """None if workers do not share the deadlines out: then each looks at all of them."""
 
     @abstractmethod
     async def open(self) -> None: ...
@@ -203,37 +147,6 @@ class Backend(ABC):
     async def next_due(self) -> int | None:
         """The earliest deadline of any conversation."""
 
-    @abstractmethod
-    async def times(self) -> tuple[int, int]:
-        """What the clock that counts says, and the latest time that any process noted; 0 if none did."""
-
-    @abstractmethod
-    async def note_time(self, at: int) -> None:
-        """Takes `at` for the latest time that any process noted, also if that was later."""
-
     async def probe(self) -> None:
         """Raises StoreUnavailable unless the database takes writes, as far as can be told without one."""
         await self.next_due()
-
-    # Many workers on one database share the deadlines out (rules/watch.py). A backend that does not take part leaves
-    # these as they are: every worker then looks at everything.
-
-    async def living(self, worker: str, now: int) -> list[str]:
-        """Notes that the worker lives, and returns all that do."""
-        return [worker]
-
-    async def leave(self, worker: str) -> None:
-        """The worker ends, and need not be counted on until it is missed."""
-        return None
-
-    def take_place(self, place: Place) -> None:
-        """From here on, offers and looks are only of what falls to this place, and of what is overdue."""
-        return None
-
-    def expect(self, shard: int, due_at: int) -> None:
-        """Somebody else set this deadline."""
-        return None
-
-    async def next_look(self, now: int) -> int | None:
-        """When this process must look for due conversations next; None if nothing waits for it."""
-        return await self.next_due()

@@ -13,8 +13,9 @@ from random import getrandbits
 
 import msgspec
 
-from turntake.buffer.codec import encode
-from turntake.rules import transitions
+from turntake.buffer.codec import decode_conversation, encode
+from turntake.rules import reports, transitions
+from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import (
     Change,
     Closed,
@@ -53,6 +54,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 NEW = Row()
 """A conversation that nobody wrote to yet."""
+
+
+def row_of(version: int, body: bytes) -> Row:
+    """The row that was read; version 0 if there is none. Raises MsgspecError if it cannot be read."""
+    return Row(version, decode_conversation(body)) if version else NEW
 
 
 class Added(msgspec.Struct, frozen=True, gc=False):
@@ -100,7 +106,12 @@ class Draft(msgspec.Struct, gc=False):
     @property
     def open_from(self) -> int:
         """The number of the first message that is not settled; the next one's if there is none."""
-        return min((numbers.start for numbers in open_ranges(self.conversation)), default=self.conversation.next_seq)
+        conversation = self.conversation
+        if conversation.resumed:
+            return min(numbers.start for numbers in open_ranges(conversation))
+        if conversation.turn is not None:
+            return conversation.turn.head
+        return conversation.next_seq if conversation.buffer is None else conversation.buffer.head
 
     def encode(self) -> None:
         """Writes the conversation down, once all is decided."""
@@ -118,7 +129,7 @@ class Draft(msgspec.Struct, gc=False):
 
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
-        at = transitions.arrival_at(before, self.now)
+        at = arrival_at(before, self.now)
         change = transitions.arrive(before, arrival, self.now, len(payload))
         if change is None:
             return appended(before, "ignored")
@@ -171,16 +182,16 @@ class Draft(msgspec.Struct, gc=False):
         seqs = sorted(message.seq for message in messages)
         self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
         amendments = sum(message.is_amendment for message in messages)
-        self.conversation = transitions.requeue(self.conversation, len(seqs), amendments, self.now)
+        self.conversation = transitions.requeue(self.conversation, letter, len(seqs), amendments, self.now)
         self.ended = (letter,)
         return self.conversation
 
     def report(self, turn_id: str, report: ReplyReport) -> bool:
-        return self._keep(transitions.report(self.conversation, turn_id, report))
+        return self._keep(reports.report(self.conversation, turn_id, report))
 
     def report_closed(self, closed: Closed, report: ReplyReport) -> bool:
         """Whether it is news; then the turn's row is written anew."""
-        noted = transitions.report_closed(closed, report, self.now)
+        noted = reports.report_closed(closed, report, self.now)
         if noted is None:
             return False
         self._put(Change(self.conversation, noted))

@@ -4,16 +4,19 @@ Nothing a reader needs is removed by anything but `forget`, so several reads one
 """
 
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, Backend, Messages, TurnRow
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import PAGE, Backend, Messages
 from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Snapshot, TurnRecord
-from turntake.rules.transitions import open_ranges
+from turntake.rules.transitions import shown_ranges
 
 # A bounded part of what is old, so that appends and claims come in between.
 FORGOTTEN_AT_ONCE = 200
+# Conversations that one page of a listing looks at, at most: some 50 ms in all, in pieces of a few.
+LOOKED_AT = 10 * PAGE
 IDLE = Cursor(None, "")
 
 
@@ -32,17 +35,18 @@ class CasHistory(History):
         return [record for record in records if record]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        """Walks the index; a filter may need many pages of it. One that moves meanwhile is there once."""
+        """Walks a bounded part of the index; where few match, the cursor leads on. One that moves meanwhile is there
+        once."""
         matching: dict[ConversationKey, Conversation] = {}
         after = _start(query)
         last = IDLE
-        while True:
+        for _ in range(0, LOOKED_AT, PAGE):
             rows = await self._backend.archive.conversations(after, PAGE)
             for at, row in rows:
                 if at.due_at is None and query.state not in ("", "idle"):
                     return Page(tuple(matching.items()))
                 key = ConversationKey.parse(at.key)
-                if not _matches(query, key, row.conversation):
+                if not (row.version and query.matches(key, row.conversation)):
                     continue
                 if len(matching) == query.limit and key not in matching:
                     return Page(tuple(matching.items()), str(last))
@@ -51,6 +55,7 @@ class CasHistory(History):
             if len(rows) < PAGE:
                 return Page(tuple(matching.items()))
             after = rows[-1][0]
+        return Page(tuple(matching.items()), str(after))
 
     async def forget(self, before: int, ids_before: int | None = None) -> int:
         until = before if ids_before is None else ids_before
@@ -76,12 +81,12 @@ class CasHistory(History):
 
 
 async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
-    """The conversation with its open messages."""
+    """The conversation with its open messages, as far as they are shown."""
     (row,) = await backend.load([key])
     if not row.version:
         return None
     messages: list[Message] = []
-    for numbers in open_ranges(row.conversation):
+    for numbers in shown_ranges(row.conversation):
         by_number = await backend.messages(key, numbers.start, numbers.stop - 1)
         messages += as_said(by_number[seq] for seq in numbers if seq in by_number)
     return Snapshot(key, row.conversation, tuple(messages))
@@ -106,11 +111,3 @@ def _start(query: Query) -> Cursor | None:
     if query.cursor:
         return Cursor.parse(query.cursor)
     return IDLE if query.state == "idle" else None
-
-
-def _matches(query: Query, key: ConversationKey, conversation: Conversation) -> bool:
-    return (
-        query.state in ("", conversation.state)
-        and query.tenant in ("", key.tenant)
-        and query.channel in ("", key.channel)
-    )

@@ -2,11 +2,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from turntake.buffer.engine.backend import Refusal
-from turntake.buffer.engine.draft import NEW, Draft
+from turntake.buffer.engine.draft import NEW, Draft, Row
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.rules.key import ConversationKey
 
@@ -15,7 +17,6 @@ LONGEST_QUEUE = 50_000
 # About a second of what a disk writes: a store that hangs costs no more memory than this, whatever people send.
 LARGEST_QUEUE_BYTES = 64 << 20
 
-NOTHING: frozenset[str] = frozenset()
 T = TypeVar("T")
 
 
@@ -27,7 +28,7 @@ class Call(ABC, Generic[T]):
 
     __slots__ = ("_error", "_missing", "future", "is_new")
 
-    def __init__(self, items: int, *, is_new: bool = False) -> None:
+    def __init__(self, items: int = 1, *, is_new: bool = False) -> None:
         """New work is refused while too much waits; what settles older work never is."""
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.is_new = is_new
@@ -58,42 +59,35 @@ class Call(ABC, Generic[T]):
 
 
 class SingleCall(Call[T]):
-    """One operation on one conversation."""
+    """One operation on one conversation. The operation is its only item."""
 
-    __slots__ = ("_answer", "_operation")
+    __slots__ = ("_answer",)
     _answer: T
 
-    def __init__(self, operation: Callable[[Draft], T], *, is_new: bool = False) -> None:
-        super().__init__(1, is_new=is_new)
-        self._operation = operation
-
     def run(self, draft: Draft, item: Any) -> None:
-        self._answer = self._operation(draft)
+        self._answer = item(draft)
 
     def answer(self) -> T:
         return self._answer
 
 
-class Job:
+class Job(msgspec.Struct, gc=False, eq=False):
     """What waits for one conversation: items of calls, in order.
 
     They are one flat list. Few objects per conversation keep Python's garbage collector from starting in the middle of
     each batch, which costs more than all the rest of the queue.
     """
 
-    __slots__ = ("_items", "draft", "is_fresh", "kept_ms", "key", "known", "refusals", "row", "size", "weight")
-    draft: Draft
-
-    def __init__(self, key: ConversationKey) -> None:
-        self.key = key
-        self.row = NEW
-        self.is_fresh = False
-        self.known = NOTHING
-        self.weight = 0
-        self.size = 0
-        self.refusals = 0
-        self.kept_ms = 0
-        self._items: list[Any] = []
+    key: ConversationKey
+    row: Row = NEW
+    is_fresh: bool = False
+    known: frozenset[str] = frozenset()
+    weight: int = 0
+    size: int = 0
+    refusals: int = 0
+    kept_ms: int = 0
+    draft: Draft = None  # type: ignore[assignment]  # until it is decided
+    _items: list[Any] = []
 
     def add(self, call: Call[Any], item: Any, weight: int, size: int) -> None:
         self._items += (call, item)
@@ -117,7 +111,7 @@ class Job:
         except Exception as error:
             self.fail(error)
             return False
-        if not items or (self.is_fresh and not draft.is_changed):
+        if not items or (self.is_fresh and not draft.body):
             self.succeed()
             return False
         return True
@@ -151,6 +145,8 @@ class Job:
 
 def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job], list[Job]]:
     """Whose drafts the backend took, and who must be decided again. One that can never be written fails."""
+    if not any(refusals):
+        return jobs, []
     taken: list[Job] = []
     again: list[Job] = []
     for job, refusal in zip(jobs, refusals, strict=True):
@@ -191,6 +187,9 @@ class Backlog:
     def add(self, job: Job) -> None:
         self.rows += job.weight
         self.size += job.size
+
+    def clear(self) -> None:
+        self.rows = self.size = 0
 
     def remove(self, jobs: Iterable[Job]) -> None:
         for job in jobs:

@@ -3,31 +3,33 @@
 How this works: append, touch, extend, save and settle concern one conversation each. They go to the write queue of its
 shard, which decides them on a `Draft` and has the backend swap the row. A claim starts from the backend's index of
 deadlines instead: the backend offers due conversations and keeps them from others for a moment, each is decided on a
-draft, and the offer takes those drafts. Ending a dead letter reads the letter and its conversation, and swaps.
+draft, and the offer takes those drafts. Dead letters start from the row of a turn, and have a file of their own.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
-from turntake.buffer.engine.history import FORGOTTEN_AT_ONCE, CasHistory, messages_of, shown_of, snapshot
+from turntake.buffer.engine.history import CasHistory, snapshot
 from turntake.buffer.engine.jobs import Backlog, Call, SingleCall
+from turntake.buffer.engine.letters import CasLetters
+from turntake.buffer.engine.lookout import LoneLookout, Lookout
 from turntake.buffer.engine.row_cache import RowCache
-from turntake.buffer.engine.write_queue import ROUNDS, WriteQueue
+from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.open import Clocked
-from turntake.buffer.store import HORIZON_MS, Hint, Letters, Page, Store
+from turntake.buffer.store import HORIZON_MS, Hint, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Closed, Conversation, Lease, Progress, ReplyReport, Retry, Settlement, Touch
+from turntake.rules.conversation import Conversation, Lease, Progress, Retry, Settlement, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, letter_of
+from turntake.rules.message import as_said, in_order
+from turntake.rules.records import Append, Appended, Claim, Snapshot
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import is_same
 from turntake.rules.watch import ALONE, LIVING_MS, Place, may_claim_at, place_of, wake_at
@@ -50,10 +52,11 @@ class CasStore(Store, Clocked):
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
+        self._lookout: Lookout = self.backend.lookout or LoneLookout(self.backend.next_due)
         self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
-        self.letters = CasLetters(self)
+        self.letters = CasLetters(self.backend, self.clock, self._queue)
         return self
 
     async def __aexit__(
@@ -66,8 +69,8 @@ class CasStore(Store, Clocked):
         if len(arrivals) == 1:
             (arrival,) = arrivals
             payload = encode(arrival.message)
-            single = SingleCall(lambda draft: draft.append(arrival, payload), is_new=True)
-            self._queue(arrival.key).submit(arrival.key, single, size=len(payload))
+            single = _SingleAppend(is_new=True)
+            self._queue(arrival.key).submit(arrival.key, single, (arrival, payload), 1, len(payload))
             return [await single.future]
         indexes: dict[ConversationKey, int | list[int]] = {}
         for index, arrival in enumerate(arrivals):
@@ -82,7 +85,7 @@ class CasStore(Store, Clocked):
             return []
         call = _AppendCall(arrivals, len(indexes))
         for key, own in indexes.items():
-            self._queue(key).submit(key, call, own, 1 if isinstance(own, int) else len(own), call.size(own))
+            call.submit_to(self._queue(key), key, own)
         return await call.future
 
     async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
@@ -138,7 +141,7 @@ class CasStore(Store, Clocked):
         """Whoever cannot be told who else lives takes care of everything itself, after a while."""
         now = self.clock.now()
         try:
-            self._take_place(place_of(worker, await self.backend.living(worker, now)))
+            self._take_place(place_of(worker, await self._lookout.join(worker, now)))
             self._joined_at = now
         except StoreUnavailable:
             if now - self._joined_at > LIVING_MS:
@@ -146,10 +149,10 @@ class CasStore(Store, Clocked):
             raise
 
     async def leave(self, worker: str) -> None:
-        await self.backend.leave(worker)
+        await self._lookout.leave(worker)
 
     async def next_look(self) -> int | None:
-        return await self.backend.next_look(self.clock.now())
+        return await self._lookout.next_look(self.clock.now())
 
     def wake_at(self, key: ConversationKey, due_at: int) -> int:
         """Whoever watches it may not have been told: what was set here is looked after from here, a moment later."""
@@ -165,38 +168,16 @@ class CasStore(Store, Clocked):
             for due_at in (hint.due_at, *hint.later):
                 woken_at = wake_at(self._place, hint.shard, self.backend.shards, due_at)
                 if woken_at is not None:
-                    self.backend.expect(hint.shard, due_at)
+                    self._lookout.expect(hint.shard, due_at)
                     wakes.append(woken_at)
             yield Hint(min(wakes), hint.interrupted)
 
     def _take_place(self, place: Place) -> None:
         self._place = place
-        self.backend.take_place(place)
-
-    async def end_letter(self, letter_id: str, change: Callable[[Draft, Closed, tuple[Message, ...]], T]) -> T | None:
-        """Ends a dead letter; None if there is none. Whoever ends one writes its conversation, so the version tells
-        whether somebody else did so between reading the letter and writing."""
-        for _ in range(ROUNDS):
-            letter = await self.backend.archive.turn(letter_id)
-            if letter is None:
-                return None
-            (row,) = await self.backend.load([letter.key])
-            # Read again, now after the row: a letter that somebody ended before the row was read is none any more.
-            letter = await self.backend.archive.turn(letter_id)
-            if letter is None or letter.closed is None or not letter.is_letter:
-                return None
-            draft = Draft(letter.key, row, self.clock.now())
-            messages = await messages_of(self.backend, letter)
-            answer = change(draft, letter.closed, tuple(messages.values()))
-            draft.encode()
-            (refusal,) = await self.backend.swap(self.backend.shard_of(letter.key), [draft], Hint(draft.now))
-            if refusal is None:
-                self._queue(letter.key).remember(draft)
-                return answer
-        raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
+        self._lookout.take_place(place)
 
     async def reset_clock(self) -> int:
-        at, noted_at = await self.backend.times()
+        at, noted_at = await self.backend.noted_time.read()
         ahead_ms = noted_at - at
         if ahead_ms <= 0:
             return 0
@@ -206,36 +187,13 @@ class CasStore(Store, Clocked):
             after = waiting[-1]
             keys = [ConversationKey.parse(cursor.key) for cursor in waiting]
             await asyncio.gather(*(self._submit(key, lambda draft: draft.set_back(ahead_ms)) for key in keys))
-        await self.backend.note_time(at)
+        await self.backend.noted_time.set(at)
         return ahead_ms
 
     async def _waiting(self, after: Cursor | None) -> list[Cursor]:
         """Some of the conversations with a deadline, the earliest first."""
         listed = await self.backend.archive.conversations(after, PAGE)
         return [cursor for cursor, _ in listed if cursor.due_at is not None]
-
-    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
-        for _ in range(ROUNDS):
-            turn = await self.backend.archive.turn(turn_id)
-            if turn is None or not is_ours(turn.key):
-                return None
-            key = turn.key
-            if turn.closed is None and await self._submit(key, lambda draft: draft.report(turn_id, report)):
-                return key
-            (row,) = await self.backend.load([key])
-            # Read after the row, as letters are: whoever closes a turn or ends a letter writes the conversation.
-            turn = await self.backend.archive.turn(turn_id)
-            if turn is None or turn.closed is None or (turn.closed.is_letter and not turn.is_letter):
-                return None
-            draft = Draft(key, row, self.clock.now())
-            if not draft.report_closed(turn.closed, report):
-                return None
-            draft.encode()
-            (refusal,) = await self.backend.swap(self.backend.shard_of(key), [draft], None)
-            if refusal is None:
-                self._queue(key).remember(draft)
-                return key
-        raise StoreUnavailable("Too many processes write to one conversation at once; try again.")
 
     async def _with_messages(self, due: Due, draft: Draft) -> Claim | None:
         """The claim with its messages; one whose messages are away is handed back, and costs nobody else's."""
@@ -258,12 +216,21 @@ class CasStore(Store, Clocked):
         return WriteQueue(self.backend, shard, self.clock, self._backlog, self._rows)
 
     def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
-        call = SingleCall(operation)
-        self._queue(key).submit(key, call)
+        call: SingleCall[T] = SingleCall()
+        self._queue(key).submit(key, call, operation)
         return call.future
 
     def _queue(self, key: ConversationKey) -> WriteQueue:
         return self._queues[self.backend.shard_of(key)]
+
+
+class _SingleAppend(SingleCall[Appended]):
+    """An arrival and its bytes are the only item."""
+
+    __slots__ = ()
+
+    def run(self, draft: Draft, item: Any) -> None:
+        self._answer = draft.append(*item)
 
 
 class _AppendCall(Call[list[Appended]]):
@@ -275,54 +242,24 @@ class _AppendCall(Call[list[Appended]]):
         super().__init__(items, is_new=True)
         self._arrivals = arrivals
         self._payloads = [encode(arrival.message) for arrival in arrivals]
-        self._answers: dict[int, Appended] = {}
+        self._answers: list[Any] = [None] * len(arrivals)
 
-    def size(self, item: int | list[int]) -> int:
-        """The bytes of an item's messages."""
+    def submit_to(self, queue: WriteQueue, key: ConversationKey, item: int | list[int]) -> None:
         if isinstance(item, int):
-            return len(self._payloads[item])
-        return sum(len(self._payloads[index]) for index in item)
+            queue.submit(key, self, item, 1, len(self._payloads[item]))
+        else:
+            queue.submit(key, self, item, len(item), sum(len(self._payloads[index]) for index in item))
 
     def run(self, draft: Draft, item: int | list[int]) -> None:
-        for index in (item,) if isinstance(item, int) else item:
-            self._answers[index] = draft.append(self._arrivals[index], self._payloads[index])
+        if isinstance(item, int):
+            self._answers[item] = draft.append(self._arrivals[item], self._payloads[item])
+        else:
+            for index in item:
+                self.run(draft, index)
 
     def answer(self) -> list[Appended]:
-        return [self._answers[index] for index in range(len(self._arrivals))]
+        return self._answers
 
 
 def _extension(claim: Claim, lease_ms: int, lease: Lease | None) -> Callable[[Draft], bool]:
     return lambda draft: draft.extend(claim, lease_ms, lease)
-
-
-class CasLetters(Letters):
-    """The turns that ended as dead letters."""
-
-    def __init__(self, store: CasStore) -> None:
-        self._store = store
-        self._backend = store.backend
-
-    async def list(self, limit: int, cursor: str = "") -> Page[Letter]:
-        at, _, letter_id = cursor.partition("-")
-        rows = await self._backend.archive.letters(limit + 1, (int(at), letter_id) if cursor else None)
-        letters = tuple(letter_of(row.key, row.closed) for row in rows[:limit] if row.closed)
-        return Page(letters, f"{letters[-1].at}-{letters[-1].id}" if len(rows) > limit else "")
-
-    async def get(self, letter_id: str) -> Letter | None:
-        row = await self._backend.archive.turn(letter_id)
-        if row is None or row.closed is None or not row.is_letter:
-            return None
-        return letter_of(row.key, row.closed, await shown_of(self._backend, row))
-
-    async def retry(self, letter_id: str) -> Conversation | None:
-        return await self._store.end_letter(letter_id, Draft.retry_letter)
-
-    async def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs) -> ConversationKey | None:
-        return await self._store.report(turn_id, report, is_ours)
-
-    async def discard(self, letter_id: str) -> bool:
-        return bool(await self._store.end_letter(letter_id, Draft.discard_letter))
-
-    async def discard_older(self, before: int) -> int:
-        rows = await self._backend.archive.letters(FORGOTTEN_AT_ONCE, (before, ""))
-        return sum([await self.discard(row.id) for row in rows])

@@ -20,8 +20,9 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from turntake.buffer.engine.backend import Backend, NoHints
+from turntake.buffer.engine.backend import Backend
 from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.hints import NoHints
 from turntake.buffer.engine.jobs import Backlog, Call, Job, divided, interruptions
 from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.store import HORIZON_MS, Hint
@@ -36,6 +37,7 @@ ROUNDS = 200
 REFUSALS_TAKEN = 3
 # A row is kept for two round trips and this: long enough for whoever asked, unnoticed by the others if it died.
 KEPT_MS = 10
+# However slow the line: somebody who died with a row kept for it holds the others up for half a second at most.
 LONGEST_KEPT_MS = 500
 # A hint that is this close may already have been acted on, so the next deadline gets one of its own.
 HINT_LATE_MS = 100
@@ -155,7 +157,7 @@ class WriteQueue:
                 unknown.append(job)
             else:
                 job.row = row
-        if unknown and (self._backend.loads_first or self._rows.is_reading_first):
+        if unknown and self._rows.is_reading_first:
             # One row that nobody can read fails the call. All are taken for new then, and the swap refuses one by one.
             with suppress(Exception):
                 for job, row in zip(unknown, await self._backend.load([job.key for job in unknown]), strict=True):
@@ -173,7 +175,7 @@ class WriteQueue:
         refusals = await self._backend.swap(self._shard, drafts, hint)
         self._round_trip_ms = self._clock.now() - now
         if hint is not None and None in refusals:
-            self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
+            self._remember_hint(hint)
         taken, again = divided(written, refusals)
         for job in taken:
             self._succeed(job)
@@ -227,7 +229,7 @@ class WriteQueue:
         soonest: dict[int, int] = {}
         for draft in drafts:
             due_at = draft.conversation.due_at
-            if draft.is_changed and due_at is not None and due_at < now + HORIZON_MS:
+            if due_at is not None and due_at < now + HORIZON_MS and draft.body:
                 near = slice_of(due_at)
                 if not now + HINT_LATE_MS < self._hinted.get(near, 0) <= due_at:
                     soonest[near] = min(due_at, soonest.get(near, due_at))
@@ -236,6 +238,10 @@ class WriteQueue:
         self._hinted = {near: at for near, at in self._hinted.items() if at > now}
         first, *later = sorted(soonest.values())
         return Hint(first, (), self._shard, tuple(later))
+
+    def _remember_hint(self, hint: Hint) -> None:
+        """It was published: until its deadlines have come, those close after them need no other."""
+        self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
 
     async def _publish_interruptions(self, taken: list[Draft]) -> None:
         if stopped := interruptions(taken):

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from turntake.buffer.cursor import LATEST, Cursor
-from turntake.buffer.engine.backend import Archive, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.draft import NEW, Row, row_of
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.pool import Pool
-from turntake.buffer.postgres.rows import row_of, turn_of
+from turntake.buffer.postgres.rows import turn_of
+from turntake.clock import NEVER
 from turntake.rules.key import ConversationKey
 
 
@@ -28,18 +29,20 @@ class PostgresArchive(Archive):
         return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        at, letter_id = before or (LATEST, "")
+        at, letter_id = before or (NEVER, "")
         return [turn_of(*row) for row in await self._fetch("letters", (at, _listed(letter_id), limit))]
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
         due_at, key = (after[0], _listed(after[1])) if after else (0, "")
-        rows: list[Any] = []
+        page: list[tuple[Cursor, Row]] = []
         if due_at is not None:
-            rows = await self._fetch("waiting", (due_at, key, limit))
+            waiting = await self._fetch("waiting", (due_at, key, limit))
+            page = [(Cursor(at, key), row_of(version, body)) for at, key, version, body in waiting]
             key = ""
-        if len(rows) < limit:
-            rows += await self._fetch("idle", (key, limit - len(rows)))
-        return [(Cursor(at, key), row_of(version, body)) for at, key, version, body in rows]
+        if len(page) < limit:
+            idle = await self._fetch("idle", (key, limit - len(page)))
+            page += [(Cursor(None, key), row_of(version, body) if body else NEW) for key, version, body in idle]
+        return page
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         span = {"before": before, "ids_before": ids_before, "most": limit}

@@ -19,9 +19,9 @@ import msgspec
 import psycopg
 
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Due, Offer
-from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.draft import Draft, row_of
 from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating, unavailable_on_error
-from turntake.buffer.postgres.rows import messages_of, row_of
+from turntake.buffer.postgres.rows import messages_of
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.buffer.postgres.swap import SwapCall
 from turntake.rules.key import ConversationKey

@@ -6,11 +6,10 @@ Hints are optional: where nobody can listen, workers look at the index once per 
 import logging
 from collections.abc import AsyncIterator
 
-import msgspec
 import psycopg
 from psycopg import sql
 
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel, read_hint
 from turntake.buffer.postgres.index_start import IndexStart
 from turntake.buffer.postgres.pool import Pool, direct, reason
 from turntake.buffer.postgres.swap import hint_text
@@ -22,7 +21,6 @@ FIRST_PAUSE_MS = 1_000  # as long as a worker sleeps without hints: nothing is l
 LONGEST_PAUSE_MS = 60_000  # a pooler that refuses LISTEN for ever is not asked more often than that
 
 log = logging.getLogger("turntake")
-_decode = msgspec.json.Decoder(Hint).decode
 
 
 class PostgresHints(HintChannel):
@@ -49,7 +47,7 @@ class PostgresHints(HintChannel):
                     await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._options.schema)))
                     pause_ms = FIRST_PAUSE_MS
                     async for notice in connection.notifies():
-                        hint = _read(notice.payload)
+                        hint = read_hint(notice.payload)
                         if hint is not None:
                             self._index_start.lower(hint.due_at, self._clock.now())
                             yield hint
@@ -59,11 +57,3 @@ class PostgresHints(HintChannel):
                     log.info("No hints from other processes for now", extra=extra)
             await self._clock.sleep(pause_ms)
             pause_ms = min(2 * pause_ms, LONGEST_PAUSE_MS)
-
-
-def _read(payload: str) -> Hint | None:
-    """None for a hint that cannot be read: a later release may write it in another way."""
-    try:
-        return _decode(payload)
-    except (msgspec.MsgspecError, ValueError):
-        return None

@@ -28,8 +28,21 @@ SELECT (SELECT due_at FROM {schema}.conversations WHERE due_at >= %s ORDER BY du
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
 
 -- next_dues: some of the deadlines between two times, the server's time, and the latest any process saw
-SELECT ARRAY(SELECT due_at FROM {schema}.conversations WHERE due_at >= %s AND due_at <= %s ORDER BY due_at LIMIT %s),
+SELECT ARRAY(
+        SELECT due_at FROM {schema}.conversations WHERE due_at BETWEEN %(start)s AND %(end)s ORDER BY due_at LIMIT %(most)s
+    ),
     (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0);
+
+-- look_and_join: the same, and the worker that looks lives; also, who else does
+WITH seen AS (
+    INSERT INTO {schema}.workers (id, seen_at) VALUES (%(worker)s, %(now)s)
+    ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at
+)
+SELECT ARRAY(
+        SELECT due_at FROM {schema}.conversations WHERE due_at BETWEEN %(start)s AND %(end)s ORDER BY due_at LIMIT %(most)s
+    ),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint, coalesce((SELECT seen_at FROM {schema}.clock), 0),
+    ARRAY(SELECT id FROM {schema}.workers WHERE seen_at >= %(gone_at)s);
 
 -- join: the worker lives; those that were silent for long are gone
 WITH gone AS (DELETE FROM {schema}.workers WHERE seen_at < %(gone_at)s AND id <> %(worker)s), seen AS (
@@ -66,8 +79,9 @@ WHERE letter_at IS NOT NULL AND (letter_at, id) < (%s, %s) ORDER BY letter_at DE
 SELECT due_at, key, version, body FROM {schema}.conversations
 WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT %s;
 
--- idle: conversations without a deadline, after a cursor
-SELECT due_at, key, version, body FROM {schema}.conversations WHERE due_at IS NULL AND key > %s ORDER BY key LIMIT %s;
+-- idle: by key, after a cursor; those with a deadline are passed over, but are counted, so that it ends soon
+SELECT key, version, CASE WHEN due_at IS NULL THEN body END FROM {schema}.conversations
+WHERE key > %s ORDER BY key LIMIT %s;
 
 -- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
 WITH old AS (

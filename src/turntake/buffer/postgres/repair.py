@@ -5,8 +5,8 @@ import logging
 import msgspec
 
 from turntake.buffer.engine.backend import PAGE
+from turntake.buffer.engine.draft import row_of
 from turntake.buffer.postgres.pool import Pool
-from turntake.buffer.postgres.rows import row_of
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
 from turntake.rules.key import ConversationKey
 

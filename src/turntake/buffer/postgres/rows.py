@@ -2,14 +2,10 @@
 
 from collections.abc import Iterable
 
-from turntake.buffer.codec import decode_closed, decode_conversation, read_message
-from turntake.buffer.engine.backend import Messages, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.codec import decode_closed, read_message
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import Messages
 from turntake.rules.key import ConversationKey
-
-
-def row_of(version: int, body: bytes) -> Row:
-    return Row(version, decode_conversation(body))
 
 
 def messages_of(rows: Iterable[tuple[int, int, bytes]]) -> Messages:

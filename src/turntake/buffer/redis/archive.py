@@ -6,16 +6,15 @@ from typing import Any
 
 from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.backend import PAGE, Archive, Messages, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, shard_hash_of
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.rules.key import ConversationKey
-
-NEVER = float("inf")
 
 
 class RedisArchive(Archive):
@@ -34,14 +33,14 @@ class RedisArchive(Archive):
 
     async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
         shard = self._rows.shards.of(key.shard_hash)
-        with unavailable_on_error():
+        with unavailable_on_error:
             members = await self._client.zrange(shard.turns(key), 0, min(limit, PAGE) - 1, desc=True)
         rows = await self._rows.turns(shard, [name.decode()[MEMBER_DIGITS:] for name in members])
         return [row for row in rows if row]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         shards = self._rows.shards
-        with unavailable_on_error():
+        with unavailable_on_error:
             entries = await shards.first_of_all(
                 min(limit, PAGE),
                 lambda shard, count: page(self._client, shard.letters, count, before, desc=True),
@@ -55,12 +54,12 @@ class RedisArchive(Archive):
         return sorted(rows, key=_letter_order, reverse=True)
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
-        start = None if after is None else (NEVER if after.due_at is None else float(after.due_at), after.key)
-        with unavailable_on_error():
+        start = None if after is None else (IDLE if after.due_at is None else float(after.due_at), after.key)
+        with unavailable_on_error:
             entries = await self._rows.shards.first_of_all(
                 limit, lambda shard, count: page(self._client, shard.due, count, start)
             )
-        cursors = [Cursor(None if score == NEVER else int(score), key) for _, (score, key) in entries]
+        cursors = [Cursor(None if score == IDLE else int(score), key) for _, (score, key) in entries]
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
 
@@ -68,7 +67,7 @@ class RedisArchive(Archive):
         dropped = 0
         for shard in self._rows.shards:
             if dropped < limit:
-                with unavailable_on_error():
+                with unavailable_on_error:
                     ids, of_ids = await self._forget_ids(shard, ids_before, min(limit, PAGE))
                     turns, of_turns = await self._forget_turns(shard, before, ids_before, min(limit - dropped, PAGE))
                     await drop_empty(self._client, shard, of_ids | of_turns)

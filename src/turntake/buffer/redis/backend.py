@@ -1,23 +1,23 @@
 """The backend on Redis or Valkey: rows are hashes, a shard has one index of deadlines, and scripts compare and swap."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any, Self
-
-from redis.asyncio import RedisCluster
+from typing import Self
 
 from turntake.buffer.engine.backend import PAGE, Backend, Messages, Refusal
 from turntake.buffer.engine.draft import Draft, Row
+from turntake.buffer.engine.noted_time import go_on_from
 from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined, Maintained
 from turntake.buffer.redis.archive import RedisArchive
 from turntake.buffer.redis.claiming import Claiming, RedisOffer
 from turntake.buffer.redis.examine import examine, refuse_unsafe
 from turntake.buffer.redis.hints import RedisHints
-from turntake.buffer.redis.lookout import Lookout
+from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.multiplexer import Multiplexer
 from turntake.buffer.redis.nodes import WRITE_PATIENCE_MS, Nodes
+from turntake.buffer.redis.noted_time import RedisNotedTime
 from turntake.buffer.redis.primary_watch import PrimaryWatch
 from turntake.buffer.redis.redis_py_patches import patch
 from turntake.buffer.redis.repair import Repair
@@ -40,7 +40,6 @@ from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.finding import Finding
 from turntake.rules.key import ConversationKey
-from turntake.rules.watch import LIVING_MS, Place
 
 CALLS_REMEMBERED_MS = 3_600_000  # a call is repeated within seconds, or minutes if a server or process was paused
 FORMAT = 1
@@ -59,7 +58,6 @@ class RedisBackend(Backend):
         self._url = url
         self._clock = clock
         self._options: RedisOptions = options_of(url)
-        self._joined_at: int | None = None
 
     async def open(self) -> None:
         self._client: Client = connect(self._url)
@@ -69,30 +67,38 @@ class RedisBackend(Backend):
         channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         self.hints: RedisHints = RedisHints(self._client, channel, self._clock)
         self._swapper = Swapper(self._client, self._commands, self._options, channel, self._clock)
-        self._nodes: Nodes | None = None
+        self._closing = AsyncExitStack()
+        self._closing.push_async_callback(self._hang_up)
         self._primary = PrimaryWatch(self._client, self._clock)
         self._primary.open()
+        self._closing.callback(self._primary.close)
         try:
-            with unavailable_on_error():
+            with unavailable_on_error:
                 await refuse_unsafe(self._client)
                 self.shards = await self._known_shards()
-                self._rows = Rows(self._client, self._commands, Shards(self._options.prefix, self.shards))
-                self._repair = Repair(self._rows, self._options.prefix)
-                self.archive = RedisArchive(self._rows)
-                self._nodes = Nodes(self._client, self._rows.shards)
-                self._lookout = Lookout(self._commands, self._rows.shards, self._nodes)
-                self._claiming = Claiming(
-                    self._commands, self._rows, self._repair, self._swapper, self._lookout, self._nodes
-                )
+                self._divide(Shards(self._options.prefix, self.shards))
                 await self._set_clock()
         except BaseException:
             await self.close()
             raise
 
+    def _divide(self, shards: Shards) -> None:
+        """What can be made only once the number of shards is known."""
+        self._rows = Rows(self._client, self._commands, shards)
+        self._repair = Repair(self._rows, self._options.prefix)
+        self._nodes = Nodes(self._client, shards)
+        self._closing.callback(self._nodes.close)
+        self.archive = RedisArchive(self._rows)
+        self.noted_time = RedisNotedTime(self._client, shards, self._nodes)
+        self.lookout: RedisLookout = RedisLookout(
+            self._client, self._commands, self._options.prefix, shards, self._nodes
+        )
+        self._claiming = Claiming(self._commands, self._rows, self._repair, self._swapper, self.lookout, self._nodes)
+
     async def close(self) -> None:
-        if self._nodes is not None:
-            self._nodes.close()
-        self._primary.close()
+        await self._closing.aclose()
+
+    async def _hang_up(self) -> None:
         await hang_up(self._client)
         for connection in list(self._connections):
             await connection.disconnect(nowait=True)
@@ -110,9 +116,9 @@ class RedisBackend(Backend):
         if self.shards > 1:  # the only shard there is is looked at anyway
             for draft in drafts:
                 # Before the write: a look that is under way meanwhile may not see it.
-                self._lookout.note(shard, draft.conversation.due_at)
+                self.lookout.expect(shard, draft.conversation.due_at)
         swap = partial(self._swapper.swap, self._rows.shards[shard], drafts, hint, self._options.wait)
-        return await self._claiming.nodes.unless_away(shard, swap)
+        return await (self._nodes.unless_away(shard, swap) if self._nodes.is_cluster else swap())
 
     @asynccontextmanager
     async def offer(self, limit: int, now: int) -> AsyncIterator[RedisOffer]:
@@ -121,48 +127,15 @@ class RedisBackend(Backend):
         yield offer
 
     async def next_due(self) -> int | None:
-        return await self._lookout.next_due()
+        return await self.lookout.next_due()
 
     async def probe(self) -> None:
         """A call without drafts changes nothing, tells the time, and is refused by a server that takes no writes. Nodes
         that are away keep nobody from the others."""
         shards = self._rows.shards
-        nodes = self._claiming.nodes.with_their_shards(range(len(shards)))
+        nodes = self._nodes.with_their_shards(range(len(shards)))
         asked = {name: partial(self._swapper.swap, shards[numbers[0]], []) for name, numbers in nodes.items()}
-        await self._claiming.nodes.ask(asked, WRITE_PATIENCE_MS)
-
-    async def next_look(self, now: int) -> int | None:
-        return await self._lookout.next_look(now)
-
-    def take_place(self, place: Place) -> None:
-        self._lookout.take_place(place)
-
-    def expect(self, shard: int, due_at: int) -> None:
-        self._lookout.note(shard, due_at)
-
-    async def living(self, worker: str, now: int) -> list[str]:
-        name = f"{self._options.prefix}:workers"
-        with unavailable_on_error():
-            if self._joined_at is None:
-                await self._client.zremrangebyscore(name, "-inf", now - LIVING_MS)
-            self._joined_at = now
-            await self._client.zadd(name, {worker: now})
-            members = await self._client.zrange(name, now - LIVING_MS, "+inf", byscore=True)
-        return [member.decode() for member in members]
-
-    async def leave(self, worker: str) -> None:
-        with unavailable_on_error():
-            await self._client.zrem(f"{self._options.prefix}:workers", worker)
-
-    async def times(self) -> tuple[int, int]:
-        with unavailable_on_error():
-            server_at = await self._server_time()
-            seen = await self._ask_shards("HGET", "seen")
-        return server_at, max((int(at or 0) for at in seen), default=0)
-
-    async def note_time(self, at: int) -> None:
-        with unavailable_on_error():
-            await self._ask_shards("HSET", "seen", at)
+        await self._nodes.ask(asked, WRITE_PATIENCE_MS)
 
     async def rebuild(self) -> int:
         return await self._repair.run()
@@ -208,53 +181,21 @@ class RedisBackend(Backend):
 
     async def _set_clock(self) -> None:
         """The server's time rules, and goes on from what the data has seen."""
-        server_at, seen_at = await self.times()
+        server_at, seen_at = await self.noted_time.read()
         self._clock.follow(server_at)
         await self.probe()
-        self._clock.resume(seen_at)
-        nodes = self._claiming.nodes.with_their_shards(range(len(self._rows.shards)))
-        await self._claiming.nodes.ask({name: partial(self._forget_processes, own) for name, own in nodes.items()})
-
-    async def _server_time(self) -> int:
-        """By the first node that answers."""
-        nodes: list[Any] = [None]
-        if isinstance(self._client, RedisCluster):
-            await self._client.initialize()
-            nodes = list(self._client.get_primaries())
-        for node in nodes[:-1]:
-            with suppress(*UNREACHABLE):
-                return await self._time_of(node)
-        return await self._time_of(nodes[-1])
-
-    async def _time_of(self, node: Any) -> int:
-        seconds, micros = await (self._client.time() if node is None else self._client.time(target_nodes=node))
-        return int(seconds * 1000 + micros // 1000)
-
-    async def _ask_shards(self, command: str, *args: str | int) -> list[Any]:
-        """The same about the counts of all shards; those of nodes that are away are left out."""
-        shards = self._rows.shards
-
-        async def ask(numbers: list[int]) -> list[Any]:
-            async with self._client.pipeline(transaction=False) as pipeline:
-                for number in numbers:
-                    pipeline.execute_command(command, shards[number].counts, *args)
-                answers: list[Any] = await pipeline.execute()
-                return answers
-
-        nodes = self._claiming.nodes.with_their_shards(range(len(shards)))
-        asked = {name: partial(ask, numbers) for name, numbers in nodes.items()}
-        answers = await self._claiming.nodes.ask(asked, WRITE_PATIENCE_MS)
-        return [answer for part in answers.values() for answer in part]
+        go_on_from(seen_at, self._clock)
+        nodes = self._nodes.with_their_shards(range(len(self._rows.shards)))
+        await self._nodes.ask({name: partial(self._forget_processes, own) for name, own in nodes.items()})
 
     async def _forget_processes(self, numbers: Sequence[int]) -> None:
         """Every process leaves its latest calls behind; nobody repeats those of an hour ago."""
         oldest_at = self._clock.now() - CALLS_REMEMBERED_MS
-        async with self._client.pipeline(transaction=False) as pipeline:
-            for number in numbers:
-                pipeline.hscan(self._rows.shards[number].counts, count=PAGE, match="d*")
-            scans: list[tuple[int, dict[bytes, bytes]]] = await pipeline.execute()
+        scan = ("MATCH", "d*", "COUNT", PAGE)
+        commands = [("HSCAN", self._rows.shards[number].counts, 0, *scan) for number in numbers]
+        scans: list[tuple[int, dict[bytes, bytes]]] = await self._nodes.pipelined(numbers[0], commands)
         for number, (_, memories) in zip(numbers, scans, strict=True):
-            old = [place for place, memory in memories.items() if int(memory.split()[0]) < oldest_at]
+            old = [field for field, memory in memories.items() if int(memory.split()[0]) < oldest_at]
             if old:
                 await self._client.hdel(self._rows.shards[number].counts, *old)
 

@@ -23,13 +23,13 @@ from functools import partial
 import msgspec
 
 from turntake.buffer.engine.backend import UNREADABLE_MS, Due, Offer
-from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.draft import Draft, row_of
 from turntake.buffer.engine.offer_size import OFFER_BYTES, OfferSize
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.lookout import Lookout
+from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.nodes import WRITE_PATIENCE_MS, Nodes
 from turntake.buffer.redis.repair import Repair
-from turntake.buffer.redis.rows import Rows, messages_of, row_of
+from turntake.buffer.redis.rows import Rows, messages_of
 from turntake.buffer.redis.scripts import RESERVE_DUE, grouped
 from turntake.buffer.redis.shards import lists_or_empty
 from turntake.buffer.redis.swap import Swapper
@@ -50,7 +50,7 @@ class Claiming:
     """What every offer of a process needs."""
 
     def __init__(
-        self, commands: Client, rows: Rows, repair: Repair, swapper: Swapper, lookout: Lookout, nodes: Nodes
+        self, commands: Client, rows: Rows, repair: Repair, swapper: Swapper, lookout: RedisLookout, nodes: Nodes
     ) -> None:
         self.commands = commands
         self.rows = rows
@@ -92,7 +92,7 @@ class RedisOffer(Offer):
         by_shard: dict[int, list[str]] = defaultdict(list)
         for due in wrong:
             by_shard[self._shards.number_of(due.key)].append(str(due.key))
-        with unavailable_on_error():
+        with unavailable_on_error:
             for number, keys in by_shard.items():
                 await self._claiming.repair.conversations(self._shards[number], keys)
 
@@ -124,7 +124,7 @@ class RedisOffer(Offer):
         loop = asyncio.get_running_loop()
         began_at = loop.time()
         try:
-            with unavailable_on_error():
+            with unavailable_on_error:
                 answer = await RESERVE_DUE(self._claiming.commands, names, args)
         finally:
             self._claiming.size.took((loop.time() - began_at) * 1000, TIMEOUT_MS)
@@ -135,7 +135,7 @@ class RedisOffer(Offer):
                 reserved.append(Due(ConversationKey.parse(key), row_of(version, body), messages_of(first, payloads)))
             except (ValueError, msgspec.MsgspecError):
                 log.error("A conversation cannot be read", extra={"action": "claim", "conversation": key})
-                with unavailable_on_error():
+                with unavailable_on_error:
                     put_off = ("ZADD", shard.due, now + UNREADABLE_MS, key)
                     await self._claiming.commands.execute_command(*put_off)
         return reserved

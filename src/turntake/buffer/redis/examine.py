@@ -9,7 +9,15 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from turntake.buffer.open import clock_findings
 from turntake.buffer.redis.keys import Shard
-from turntake.buffer.redis.url import UNREACHABLE, Client, RedisOptions, connect, hang_up, options_of
+from turntake.buffer.redis.url import (
+    CLUSTER_SHARDS,
+    UNREACHABLE,
+    Client,
+    RedisOptions,
+    connect,
+    hang_up,
+    options_of,
+)
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.finding import Finding
@@ -177,12 +185,20 @@ async def _noted_time(client: Client, options: RedisOptions) -> list[Finding]:
 
 
 async def _shards(client: Client, options: RedisOptions) -> Finding:
-    shards = int(await client.hget(f"{options.prefix}:meta", "shards") or 0)
+    return shard_finding(int(await client.hget(f"{options.prefix}:meta", "shards") or 0), options)
+
+
+def shard_finding(shards: int, options: RedisOptions) -> Finding:
+    """What to say about a store that was made with so many shards; 0 if there is none yet."""
     if not shards:
         return Finding("ok", "store", f"prefix {options.prefix}: will be set up at the first start")
     text = f"prefix {options.prefix}: {_counted(shards, 'shard')}"
     if options.shards not in (None, shards):
         return Finding("fail", "store", f"{text}, which cannot change; write shards={shards} or leave it out")
+    if options.is_cluster and options.shards is None and shards < CLUSTER_SHARDS:
+        text += f", which cannot change; a new store on a cluster has {CLUSTER_SHARDS}, so that less waits while one"
+        text += f" moves. To get there, start new processes with another prefix, such as {options.prefix}2, send to"
+        text += f" those, and stop the old ones once nothing waits; to stay, write shards={shards} into the URL"
     return Finding("ok", "store", text)
 
 

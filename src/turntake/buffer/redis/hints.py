@@ -3,9 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 
-import msgspec
-
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel, read_hint
 from turntake.buffer.redis.swap import encode_hint
 from turntake.buffer.redis.url import UNREACHABLE, Client, unavailable_on_error
 from turntake.buffer.store import Hint
@@ -13,9 +11,7 @@ from turntake.clock import Clock
 
 log = logging.getLogger("turntake")
 
-RECONNECT_MS = 1_000
-
-_decode_hint = msgspec.json.Decoder(Hint).decode
+RECONNECT_MS = 1_000  # the horizon: until then workers look by themselves, and lose nothing
 
 
 class RedisHints(HintChannel):
@@ -27,7 +23,7 @@ class RedisHints(HintChannel):
         self._clock = clock
 
     async def publish(self, hint: Hint) -> None:
-        with unavailable_on_error():
+        with unavailable_on_error:
             await self._client.publish(self.channel, encode_hint(hint))
 
     async def listen(self) -> AsyncIterator[Hint]:
@@ -37,8 +33,9 @@ class RedisHints(HintChannel):
                 async with self._client.pubsub() as subscription:
                     await subscription.subscribe(self.channel)
                     async for word in subscription.listen():
-                        if word["type"] == "message":
-                            yield _decode_hint(word["data"])
-            except (*UNREACHABLE, msgspec.MsgspecError) as error:
+                        hint = read_hint(word["data"]) if word["type"] == "message" else None
+                        if hint is not None:
+                            yield hint
+            except UNREACHABLE as error:
                 log.info("Hints stopped; looking every second", extra={"action": "hint", "error": type(error).__name__})
             await self._clock.sleep(RECONNECT_MS)

@@ -8,8 +8,8 @@ turntake:{s3}:due               every conversation by its one deadline; idle one
 turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
 turntake:{s3}:ids               conversations with ids of forgotten messages, by when the oldest one's turn closed
-turntake:{s3}:counts            messages ever added, the latest time seen, and d<process>.<place>: the latest call of a
-                                process, as the time, its number and which of its drafts were taken
+turntake:{s3}:counts            messages ever added, the latest time seen, and d<process>.<n>: the latest calls of a
+                                process, each as the time, its number and which of its drafts were taken
 turntake:{s3}:c:<key>           a conversation: s its version, first open number and next number, b its body,
                                 m<seq> a message, i<id> an id it holds: '' or, once its message is forgotten, when
                                 its turn closed, w for which process it is kept, and till when; nothing else in it
@@ -21,6 +21,10 @@ turntake:{s3}:t:<turn>          a turn: k its conversation, c how it closed, l s
 from turntake.rules.conversation import Closed, SealedTurn
 from turntake.rules.key import ConversationKey
 
+IDLE = float("inf")
+"""The score of a conversation without a deadline: idle ones stay in the index `due`, behind all others."""
+IDLE_WRITTEN = "+inf"
+"""The same as a script takes it."""
 MEMBER_DIGITS = 12  # up to a million million messages in one conversation
 
 

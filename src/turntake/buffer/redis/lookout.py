@@ -13,32 +13,51 @@ from functools import partial
 
 from redis.asyncio import RedisCluster
 
+from turntake.buffer.engine.lookout import Lookout
+from turntake.buffer.redis.keys import IDLE
 from turntake.buffer.redis.nodes import PATIENCE_MS, Nodes
 from turntake.buffer.redis.scripts import grouped
 from turntake.buffer.redis.shards import Shards
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.buffer.store import HORIZON_MS
-from turntake.rules.watch import ALONE, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
+from turntake.clock import NEVER
+from turntake.rules.watch import ALONE, LIVING_MS, STAGGER_MS, Place, may_claim_at, parts, wake_at, watches
 
-NEVER = 2**62
-IDLE = float("inf")
 DEEPEST = 100  # entries of one look: among as many, some are this worker's, unless it has hundreds beside it
 
 Entry = tuple[float, bytes]
 """A deadline and the key of its conversation."""
 
 
-class Lookout:
-    """One for each process. What it knows of a shard is when to look there next."""
+class RedisLookout(Lookout):
+    """One for each process. What it knows of a shard is when to look there next. Who lives is a sorted set."""
 
-    def __init__(self, commands: Client, shards: Shards, nodes: Nodes) -> None:
+    def __init__(self, client: Client, commands: Client, prefix: str, shards: Shards, nodes: Nodes) -> None:
+        self._client = client
         self._commands = commands
+        self._workers = f"{prefix}:workers"
+        self._has_joined = False
         self._shards = shards
         self._nodes = nodes
         self._place: Place | None = None
         self._watched: frozenset[int] = frozenset(range(len(shards)))
         self._look_at = [0] * len(shards)
         self._looked_at = [-HORIZON_MS] * len(shards)
+
+    async def join(self, worker: str, now: int) -> list[str]:
+        with unavailable_on_error:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                if not self._has_joined:
+                    pipeline.zremrangebyscore(self._workers, "-inf", now - LIVING_MS)
+                pipeline.zadd(self._workers, {worker: now})
+                pipeline.zrange(self._workers, now - LIVING_MS, "+inf", byscore=True)
+                *_, members = await pipeline.execute()
+            self._has_joined = True
+        return [member.decode() for member in members]
+
+    async def leave(self, worker: str) -> None:
+        with unavailable_on_error:
+            await self._client.zrem(self._workers, worker)
 
     def take_place(self, place: Place) -> None:
         """From here on this process shares the deadlines with others.
@@ -54,10 +73,10 @@ class Lookout:
         else:
             self._watched = watched
 
-    def note(self, number: int, due_at: int | None) -> None:
-        """A deadline was set in a shard."""
+    def expect(self, shard: int, due_at: int | None) -> None:
+        """A deadline was set in a shard, here or elsewhere."""
         if due_at is not None:
-            self._look_at[number] = min(self._look_at[number], self._claimable_at(number, due_at))
+            self._look_at[shard] = min(self._look_at[shard], self._claimable_at(shard, due_at))
 
     async def next_due(self) -> int | None:
         """The earliest deadline of all."""
@@ -70,7 +89,7 @@ class Lookout:
         place, count = self._place or ALONE, len(self._shards)
         numbers = self._worth_a_look(now, now - HORIZON_MS)
         depth = 1 if parts(place, count) == 1 else min(2 * place.workers, DEEPEST)
-        looks = await self._read(numbers, "0", str(depth - 1))
+        looks = await self._read(numbers, *_first(depth, now + HORIZON_MS))
         self._put_off(numbers, looks, now)
         for number, entries in looks.items():
             deadlines = [int(score) for score, _ in entries if score != IDLE]
@@ -125,7 +144,7 @@ class Lookout:
     async def _read(self, numbers: Iterable[int], *span: str) -> dict[int, list[Entry]]:
         """A span of each shard's index; a shard whose node does not answer is left out."""
         nodes = self._nodes.with_their_shards(numbers)
-        with unavailable_on_error():
+        with unavailable_on_error:
             answers = await self._nodes.ask({name: partial(self._ask, own, span) for name, own in nodes.items()})
         return {
             number: [(float(score), key) for key, score in grouped(part, 0, 2)]
@@ -141,3 +160,9 @@ class Lookout:
                 return [await self._commands.execute_command(*commands[0])]
             return list(await asyncio.gather(*(self._commands.execute_command(*command) for command in commands)))
         return await self._nodes.pipelined(numbers[0], commands)
+
+
+def _first(depth: int, until: int) -> tuple[str, ...]:
+    """The first entries of an index. Of several only those of the next horizon, by when it is looked at again: idle
+    conversations lie behind them, and forty workers that each read eighty of those would keep the server busy."""
+    return ("0", "0") if depth == 1 else ("-inf", str(until), "BYSCORE", "LIMIT", "0", str(depth))

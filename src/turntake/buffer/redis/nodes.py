@@ -30,8 +30,10 @@ T = TypeVar("T")
 PATIENCE_MS = 200
 # A node that just answered and now must write what it offered: what it takes late has to be handed back.
 WRITE_PATIENCE_MS = 1_000
+# A node that lost one connection is back by then. It doubles: one that is down for minutes is asked every two seconds,
+# and left out for no longer than that once it is back.
 FIRST_PAUSE_MS = 200
-LONGEST_PAUSE_MS = 2_000  # so long at most it is left out after it came back
+LONGEST_PAUSE_MS = 2_000
 
 
 class Nodes:
@@ -40,8 +42,8 @@ class Nodes:
     def __init__(self, client: Client, shards: Shards) -> None:
         self._client = client
         self._shards = shards
-        self._is_cluster = isinstance(client, RedisCluster)
-        self._slots = [client.keyslot(shard.due) for shard in shards] if self._is_cluster else []
+        self.is_cluster = isinstance(client, RedisCluster)
+        self._slots = [client.keyslot(shard.due) for shard in shards] if self.is_cluster else []
         self._owing: dict[str, asyncio.Future[Any]] = {}
         self._pauses: dict[str, tuple[float, int]] = {}
         self._background: set[asyncio.Future[None]] = set()
@@ -49,7 +51,7 @@ class Nodes:
 
     def with_their_shards(self, numbers: Iterable[int]) -> dict[str, list[int]]:
         """The nodes that have these shards, by name, as far as we know."""
-        if not self._is_cluster:
+        if not self.is_cluster:
             return {"": list(numbers)}
         nodes: dict[str, list[int]] = {}
         for number in numbers:
@@ -66,7 +68,7 @@ class Nodes:
 
         Raises if there is no answer but errors, or no node of the cluster is left.
         """
-        if not self._is_cluster:
+        if not self.is_cluster:
             return {name: await ask() for name, ask in asked.items()}
         tasks = {name: self._start(name, ask) for name, ask in asked.items() if self._is_expected(name)}
         await self._settled(tasks, patience_ms)
@@ -80,7 +82,14 @@ class Nodes:
 
     async def pipelined(self, number: int, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The answers of the node with this shard. If it is gone, the cluster is learned anew by whoever asks next; if
-        it gave some of its shards away, redis-py finds out where they are."""
+        it gave some of its shards away, redis-py finds out where they are.
+
+        Not by redis-py's own pipeline: that one, when its node is gone, hangs up on all others too."""
+        if not self.is_cluster:
+            async with self._client.pipeline(transaction=False) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return list(await pipeline.execute())
         if self._client._initialize:
             await self._client.initialize(last_failed_node_name=self._failed)
         node = self._client.nodes_manager.get_node_from_slot(self._slots[number])
@@ -96,7 +105,7 @@ class Nodes:
     async def unless_away(self, number: int, ask: Callable[[], Awaitable[T]]) -> T:
         """Raises at once while the shard's node is known to be away: to ask it would only make redis-py learn the whole
         cluster anew, again and again. One that is merely slow is asked."""
-        if not self._is_cluster:
+        if not self.is_cluster:
             return await ask()
         name = self._node_of(number)
         if self._has_failed(name) and not self._is_expected(name):

@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Sequence
 from turntake.buffer.engine.backend import PAGE
 from turntake.buffer.redis.archive import drop_empty
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import Shard, member
+from turntake.buffer.redis.keys import IDLE_WRITTEN, Shard, member
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import REPAIR_DUE, REPAIR_TURNS
 from turntake.buffer.redis.shards import Entry
-from turntake.buffer.redis.swap import IDLE
 from turntake.buffer.redis.url import unavailable_on_error
 
 AT_ONCE = PAGE // 2  # a conversation takes two keys and five arguments of a call, whose length some services limit
@@ -34,7 +33,7 @@ class Repair:
     async def run(self) -> int:
         """All rows and all indexes; returns how many entries were wrong."""
         wrong = 0
-        with unavailable_on_error():
+        with unavailable_on_error:
             async for number, kind, names in self._row_names():
                 repair = self.conversations if kind == "c" else self._turns
                 wrong += await repair(self._rows.shards[number], names)
@@ -55,7 +54,7 @@ class Repair:
         for key, row in await self._rows.readable(shard, keys):
             due_at, turn = row.conversation.due_at, row.conversation.turn
             names += [shard.conversation(key), shard.turns(key)]
-            args += [str(key), row.version, IDLE if due_at is None else due_at]
+            args += [str(key), row.version, IDLE_WRITTEN if due_at is None else due_at]
             args += [turn.head, member(turn)] if turn else ["", ""]
         return int(await REPAIR_DUE(self._rows.client, names, args)) if args else 0
 

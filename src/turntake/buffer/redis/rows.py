@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from turntake.buffer.codec import decode_closed, decode_conversation, read_message
-from turntake.buffer.engine.backend import PAGE, Messages, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.codec import decode_closed, read_message
+from turntake.buffer.engine.archive import TurnRow
+from turntake.buffer.engine.backend import PAGE, Messages
+from turntake.buffer.engine.draft import Row, row_of
 from turntake.buffer.engine.offer_size import OFFER_BYTES
 from turntake.buffer.redis.keys import Shard
 from turntake.buffer.redis.scripts import LOAD, grouped
@@ -34,7 +35,7 @@ class Rows:
         numbers = [self.shards.number_of(key) for key in keys]
         names = [self.shards[number].conversation(key) for number, key in zip(numbers, keys, strict=True)]
         if numbers and numbers.count(numbers[0]) == len(numbers):
-            with unavailable_on_error():
+            with unavailable_on_error:
                 answer = await LOAD(self._commands, names, ())
             return [row_of(version_of(state), body) for state, body in grouped(answer, 0, 2)]
         return [row_of(version_of(state), body or b"") for state, body in await self._fields(names, "s", "b")]
@@ -53,7 +54,7 @@ class Rows:
     async def messages(self, key: ConversationKey, head: int, tail: int) -> Messages:
         name = self.shards.of(key.shard_hash).conversation(key)
         messages: Messages = {}
-        with unavailable_on_error():
+        with unavailable_on_error:
             for first in range(head, tail + 1, PAGE):
                 for seqs in await self._pages(name, range(first, min(first + PAGE, tail + 1))):
                     payloads = await self.client.hmget(name, [f"m{seq}" for seq in seqs])
@@ -85,7 +86,7 @@ class Rows:
         """The same fields of many hashes, in one round trip for each server."""
         if not names:
             return []
-        with unavailable_on_error():
+        with unavailable_on_error:
             if len(names) == 1:
                 return [await self.client.hmget(names[0], fields)]
             async with self.client.pipeline(transaction=False) as pipeline:
@@ -98,10 +99,6 @@ class Rows:
 def version_of(state: bytes | None) -> int:
     """The first of the three numbers in a row's field `s`; 0 if there is no row."""
     return int(state.split()[0]) if state else 0
-
-
-def row_of(version: int, body: bytes) -> Row:
-    return Row(version, decode_conversation(body)) if version else Row()
 
 
 def messages_of(first: int, payloads: Sequence[bytes | None]) -> Messages:

@@ -20,7 +20,6 @@ import secrets
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from redis.exceptions import OutOfMemoryError
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
-from turntake.buffer.redis.keys import Shard, member
+from turntake.buffer.redis.keys import IDLE_WRITTEN, Shard, member
 from turntake.buffer.redis.scripts import SWAP, SWAP_WHEN_FULL, grouped
 from turntake.buffer.redis.url import Client, RedisOptions, unavailable_on_error
 from turntake.buffer.store import Hint
@@ -41,9 +40,6 @@ log = logging.getLogger("turntake")
 
 BEHIND_MS = 1_000  # a draft travels for milliseconds; after a second its process was stopped, and its time is too old
 LONGEST_BEHIND_MS = 60_000  # a server may be that slow; beyond it, being refused again and again would not help it
-
-IDLE = "+inf"
-"""The score of a conversation without a deadline: idle ones stay in the index, behind all others."""
 
 ANY_TIME = -1  # for tests, whose clock is not the server's, and for a call that only asks
 RECEIVED_AT = struct.Struct(">q")
@@ -65,10 +61,10 @@ class SwapReply(NamedTuple):
 
 
 class CallId(NamedTuple):
-    """A call by its process, the place where the process has it remembered, and its number."""
+    """A call by its process, the field of the shard's counts in which it is remembered, and its number."""
 
     process: str
-    place: str
+    field: str
     number: int
 
 
@@ -84,9 +80,12 @@ class SwapCall:
     ) -> None:
         self._shard = shard
         self._drafts = drafts
-        self.has_messages = any(draft.added for draft in drafts)
+        self.has_messages, has_turns = False, False
+        for draft in drafts:
+            self.has_messages = self.has_messages or bool(draft.added)
+            has_turns = has_turns or bool(draft.closed or draft.opened or draft.ended)
         self.keys: list[str] = [shard.due, shard.counts]
-        if any(_has_turns(draft) for draft in drafts):
+        if has_turns:
             self.keys += (shard.closed, shard.letters)
         decided_at = drafts[0].now if drafts else 0
         first_row = len(self.keys) + 1
@@ -108,13 +107,14 @@ class SwapCall:
     def _add(self, draft: Draft) -> None:
         key, conversation = str(draft.key), draft.conversation
         due, state = "", ""  # an unchanged draft is only compared
-        if draft.is_changed:
-            due = IDLE if conversation.due_at is None else str(conversation.due_at)
+        if draft.body:
+            due_at = conversation.due_at
+            due = IDLE_WRITTEN if due_at is None else str(due_at)
             state = f"{draft.version} {draft.open_from} {conversation.next_seq}"
         self.keys.append(self._shard.conversation(key))
         turns = len(draft.closed) + len(draft.opened) + len(draft.ended)
-        self.args += (key, draft.row.version, due, state, draft.body, draft.keep_ms)
-        self.args += (len(draft.added), len(draft.moved), turns)
+        added, moved = len(draft.added), len(draft.moved)
+        self.args += (key, draft.row.version, due, state, draft.body, draft.keep_ms, added, moved, turns)
         if draft.added:
             self.args += _messages(list(draft.added.values()))
         if draft.moved:
@@ -150,8 +150,8 @@ class Swapper:
         self._counts: dict[int, tuple[int, int]] = {}
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
-        self._free_places: dict[int, list[int]] = defaultdict(list)
-        self._places: dict[int, int] = defaultdict(int)
+        self._free_fields: dict[int, list[int]] = defaultdict(list)
+        self._fields: dict[int, int] = defaultdict(int)
 
     async def swap(
         self, shard: Shard, drafts: Sequence[Draft], hint: Hint | None = None, replicas: int = 0
@@ -163,15 +163,19 @@ class Swapper:
         again each time, and the turn given up in the end.
         """
         behind_ms = self._behind_ms if drafts and self._clock.is_followed else ANY_TIME
-        with unavailable_on_error(), self._call_id(shard) as id:
-            call = SwapCall(id, shard, drafts, self._channel, hint, behind_ms)
+        field = self._take_field(shard)
+        with unavailable_on_error:
             try:
+                id = CallId(self._process, f"d{self._process}.{field}", next(self._numbers))
+                call = SwapCall(id, shard, drafts, self._channel, hint, behind_ms)
                 answer, is_safe = await self._write(call, replicas if call.has_messages else 0)
             except OutOfMemoryError as error:
                 if not call.has_messages:
                     raise
                 full = StoreUnavailable(f"The server has no memory left for messages ({error}).")
                 return await self._swap_others(shard, drafts, hint, full)
+            finally:
+                heappush(self._free_fields[shard.number], field)
         reply = call.read(answer)
         self._clock.follow(reply.server_at, reply.seen_at)
         # A server that takes longer than that for each call would refuse every draft: it is given more time.
@@ -188,20 +192,14 @@ class Swapper:
         answers = iter(await self.swap(shard, others, hint) if others else ())
         return [Refusal(draft.row, error=error) if draft.added else next(answers) for draft in drafts]
 
-    @contextmanager
-    def _call_id(self, shard: Shard) -> Iterator[CallId]:
-        """A place of its own for each call that is under way in a shard, and as few places as there ever were calls at
+    def _take_field(self, shard: Shard) -> int:
+        """A field of its own for each call that is under way in a shard, and as few fields as there ever were calls at
         once: those of processes that ended are only removed when another starts."""
-        free = self._free_places[shard.number]
+        free = self._free_fields[shard.number]
         if free:
-            place = heappop(free)
-        else:
-            place = self._places[shard.number]
-            self._places[shard.number] += 1
-        try:
-            yield CallId(self._process, f"d{self._process}.{place}", next(self._numbers))
-        finally:
-            heappush(free, place)
+            return heappop(free)
+        self._fields[shard.number] += 1
+        return self._fields[shard.number] - 1
 
     async def _write(self, call: SwapCall, replicas: int) -> tuple[Any, bool]:
         """The script's answer, and whether so many replicas have what it wrote."""
@@ -218,7 +216,10 @@ class Swapper:
         if at <= counted_at:
             return
         self._counts[shard.number] = at, reply.messages
-        added = sum(len(draft.added) for draft, refusal in zip(drafts, reply.refusals, strict=True) if refusal is None)
+        added = 0
+        for draft, refusal in zip(drafts, reply.refusals, strict=True):
+            if refusal is None:
+                added += len(draft.added)
         lost = count - (reply.messages - added)
         if lost > 0:
             self.lost += lost
@@ -236,14 +237,11 @@ def _unless_acknowledged(draft: Draft, refusal: Refusal | None) -> Refusal | Non
     return refusal
 
 
-def _has_turns(draft: Draft) -> bool:
-    return bool(draft.closed or draft.opened or draft.ended)
-
-
 def _messages(added: Sequence[Added]) -> tuple[Argument, ...]:
     """However many messages there are, they take at most three arguments: some services limit a call's arguments."""
-    payloads = [RECEIVED_AT.pack(message.received_at) + message.payload for message in added]
     if len(added) == 1:
-        return added[0].seq, added[0].id, payloads[0]
+        (message,) = added
+        return message.seq, message.id, RECEIVED_AT.pack(message.received_at) + message.payload
+    payloads = [RECEIVED_AT.pack(message.received_at) + message.payload for message in added]
     heads = [(message.seq, message.id, len(payload)) for message, payload in zip(added, payloads, strict=True)]
     return encode(heads), b"".join(payloads)

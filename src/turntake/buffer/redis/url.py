@@ -1,8 +1,8 @@
 """From a URL to a client: one server, Sentinel or Cluster, with time limits and few, short retries."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit, urlunsplit
 
@@ -79,13 +79,23 @@ def database_of(client: Client) -> int:
     return 0 if isinstance(client, RedisCluster) else client.connection_pool.connection_kwargs.get("db") or 0
 
 
-@contextmanager
-def unavailable_on_error() -> Iterator[None]:
-    """Whatever the server or the way to it does wrong becomes StoreUnavailable."""
-    try:
-        yield
-    except UNREACHABLE as error:
-        raise StoreUnavailable(f"Redis did not do as asked ({type(error).__name__}: {error}).") from error
+class _UnavailableOnError:
+    """Whatever the server or the way to it does wrong becomes StoreUnavailable.
+
+    It has no state, so that one serves all: entering it costs next to nothing, and every command is sent within it.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and isinstance(error, UNREACHABLE):
+            raise StoreUnavailable(f"Redis did not do as asked ({type(error).__name__}: {error}).") from error
+
+
+unavailable_on_error = _UnavailableOnError()
 
 
 async def hang_up(client: Client) -> None:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 import apsw
 
 from turntake.buffer.codec import decode_closed, decode_conversation
-from turntake.buffer.cursor import LATEST, Cursor
-from turntake.buffer.engine.backend import Archive, TurnRow
-from turntake.buffer.engine.draft import Row
+from turntake.buffer.cursor import Cursor
+from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
+from turntake.clock import NEVER
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
 
@@ -51,7 +52,7 @@ class SqliteArchive(Archive):
         return await self._list(_turn, "turns", str(key), limit)
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
-        at, letter_id = before or (LATEST, "")
+        at, letter_id = before or (NEVER, "")
         return await self._list(_turn, "letters", at, letter_id, limit)
 
     async def conversations(self, after: Cursor | None, limit: int) -> list[tuple[Cursor, Row]]:
@@ -61,7 +62,7 @@ class SqliteArchive(Archive):
             page = await self._list(_listed, "waiting", due_at, key, limit)
             key = ""
         if len(page) < limit:
-            page += await self._list(_listed, "idle", key, limit - len(page))
+            page += await self._list(_idle, "idle", key, limit - len(page))
         return page
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
@@ -121,3 +122,7 @@ def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> 
 
 def _listed(due_at: int | None, key: str, version: int, body: bytes) -> tuple[Cursor, Row]:
     return Cursor(due_at, key), Row(version, decode_conversation(body))
+
+
+def _idle(key: str, version: int, body: bytes | None) -> tuple[Cursor, Row]:
+    return Cursor(None, key), NEW if body is None else Row(version, decode_conversation(body))

@@ -8,6 +8,7 @@ rows may have changed by then, here or in another process; the version tells, so
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -20,13 +21,16 @@ import msgspec
 from turntake.buffer.codec import decode_conversation, read_message
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Backend, Due, Messages, Offer, Refusal
 from turntake.buffer.engine.draft import NEW, Draft, Row
+from turntake.buffer.engine.noted_time import go_on_from
 from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
+from turntake.buffer.sqlite.checkpoints import Checkpoints
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.examine import examine
 from turntake.buffer.sqlite.file import log_of
 from turntake.buffer.sqlite.hints import SqliteHints
+from turntake.buffer.sqlite.noted_time import SqliteNotedTime
 from turntake.buffer.sqlite.opening import Connections, open_file
 from turntake.buffer.sqlite.queries import SQL, one, rows, run, unavailable_on_error
 from turntake.buffer.sqlite.swap import Swap
@@ -41,19 +45,14 @@ from turntake.rules.key import ConversationKey
 
 log = logging.getLogger("turntake")
 
-# A clock that is a minute behind was set back; less may be two machines that differ.
-NOTICEABLE_MS = 60_000
 # Each waits ten seconds: five minutes in all, in which a file of a hundred million rows can be migrated.
 START_TRIES = 30
+# Bytes. One transaction may need this much; with less, messages are refused sooner or later.
+LEAST_FREE = 1_048_576
 
 
 class SqliteBackend(Backend):
-    """One file, one shard. Reading is nearly free, so a row that nobody remembers is loaded before it is decided on."""
-
-    # The next batch gathers while one commits: two at once would only halve each other.
-    writers = 1
-    batch = PAGE
-    loads_first = True
+    """One file, one shard, one writer: `TransactionQueue` says how much goes into one transaction."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._path = Path(path).absolute()
@@ -61,23 +60,28 @@ class SqliteBackend(Backend):
         self.hints: SqliteHints = SqliteHints(self._path, clock)
 
     async def open(self) -> None:
-        self._writer, self._reader, self._lister = await self._connect()
+        self._writer, self._reader, self._lister, copier = await self._connect()
         self._turnstile = Turnstile(log_of(self._path))
-        self._commits = CommitThread(self._writer, self._turnstile)
+        self._checkpoints = Checkpoints(self._writer, copier)
+        self._commits = CommitThread(self._writer, self._turnstile, self._checkpoints)
         self._swap = Swap(self._writer)
         self.archive: SqliteArchive = SqliteArchive(self._reader, self._lister, self._writer, self._commits)
-        (seen_at,) = one(self._reader, "clock") or (0,)
-        behind_ms = seen_at - self._clock.now()
-        if behind_ms > NOTICEABLE_MS:
-            log.warning("The clock is behind the store's; going on from there", extra={"behind_ms": behind_ms})
-        self._clock.resume(seen_at)
+        self.noted_time = SqliteNotedTime(self._reader, self._writer, self._commits, self._clock)
+        _, noted_at = await self.noted_time.read()
+        go_on_from(noted_at, self._clock)
 
     async def close(self) -> None:
         await self._commits.close()
         self._turnstile.close()
+        await asyncio.to_thread(self._checkpoints.close)
         self.archive.close()
         self._reader.close()
         await asyncio.to_thread(self._writer.close)
+
+    async def probe(self) -> None:
+        if shutil.disk_usage(self._path.parent).free < LEAST_FREE:
+            raise StoreUnavailable(f"The disk is full: make room beside {self._path}.")
+        await self.next_due()
 
     def shard_of(self, key: ConversationKey) -> int:
         return 0
@@ -119,14 +123,6 @@ class SqliteBackend(Backend):
         with unavailable_on_error():
             row = one(self._read, "next_due")
         return None if row is None else int(row[0])
-
-    async def times(self) -> tuple[int, int]:
-        with unavailable_on_error():
-            (seen_at,) = one(self._read, "clock") or (0,)
-        return self._clock.wall(), int(seen_at)
-
-    async def note_time(self, at: int) -> None:
-        await self._commits.run(partial(run, self._writer, "set_clock", at))
 
     async def repair(self, wrong: Sequence[Due]) -> None:
         """Sets the copies beside the body right: they are what the index is of."""

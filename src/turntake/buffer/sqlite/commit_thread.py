@@ -20,10 +20,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
+from turntake.buffer.sqlite.checkpoints import Checkpoints
 from turntake.buffer.sqlite.turnstile import Turnstile
 from turntake.clock import pause_thread
 from turntake.errors import StoreUnavailable
@@ -46,17 +48,24 @@ class _Waiting(NamedTuple):
     weight: int
 
 
+_Job = tuple[Callable[[], None], Callable[[Exception | None], None]]
+"""What the thread does, and what the event loop does then."""
+
+
 class CommitThread:
     """Runs operations on its connection, several per transaction."""
 
-    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile, checkpoints: Checkpoints) -> None:
+        # Nothing waits on the event loop: whoever is busy is waited for in the thread.
+        connection.set_busy_timeout(0)
         self._connection = connection
         self._turnstile = turnstile
+        self._checkpoints = checkpoints
         self._waiting: deque[_Waiting] = deque()
         self._is_running = False
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="turntake-sqlite", daemon=True)
         self._thread.start()
 
@@ -104,7 +113,8 @@ class CommitThread:
     def _begin(self) -> None:
         """Without waiting if the file is free; while another process holds it, the thread waits."""
         try:
-            self._roll_back()
+            if self._connection.in_transaction:
+                self._roll_back()
             is_begun = self._turnstile.enter() and self._try_to_begin()
         except apsw.Error as error:
             self._begun(error)
@@ -124,7 +134,6 @@ class CommitThread:
 
     def _try_to_begin(self) -> bool:
         try:
-            self._connection.set_busy_timeout(0)
             self._connection.execute("BEGIN IMMEDIATE")
         except apsw.BusyError:
             return False
@@ -149,7 +158,7 @@ class CommitThread:
             self._roll_back()
             self._finish(batch, [], error)
         else:
-            self._in_thread(self._commit, lambda error: self._finish(batch, answers, error))
+            self._in_thread(self._commit, partial(self._finish, batch, answers))
 
     def _next_batch(self) -> list[_Waiting]:
         batch = [self._waiting.popleft()]
@@ -172,6 +181,7 @@ class CommitThread:
         except apsw.Error:
             self._roll_back()
             raise
+        self._checkpoints.after_commit()
 
     def _roll_back(self) -> None:
         """Undoes what a failed batch left. If even that fails now, it is tried again before the next batch."""
@@ -181,9 +191,10 @@ class CommitThread:
 
     def _finish(self, batch: list[_Waiting], answers: list[Any], error: Exception | None) -> None:
         if error is not None:
+            answers = [None] * len(batch)
             error = StoreUnavailable(f"The SQLite file cannot be written ({error}); nothing was accepted.")
-        for index, waiting in enumerate(batch):
-            waiting.done(None if error else answers[index], error)
+        for waiting, answer in zip(batch, answers, strict=True):
+            waiting.done(answer, error)
         self._next()
 
     def _next(self) -> None:
@@ -199,16 +210,14 @@ class CommitThread:
         await done
 
     def _in_thread(self, job: Callable[[], None], then: Callable[[Exception | None], None]) -> None:
-        def run() -> None:
+        self._jobs.put((job, then))
+
+    def _work(self) -> None:
+        while pair := self._jobs.get():
+            job, then = pair
             try:
                 job()
             except Exception as error:
                 self._loop.call_soon_threadsafe(then, error)
             else:
                 self._loop.call_soon_threadsafe(then, None)
-
-        self._jobs.put(run)
-
-    def _work(self) -> None:
-        while job := self._jobs.get():
-            job()

@@ -15,17 +15,15 @@ from uuid import uuid4
 
 import msgspec
 
-from turntake.buffer.engine.backend import HintChannel
+from turntake.buffer.engine.hints import HintChannel, read_hint
 from turntake.buffer.sqlite.file import PRIVATE
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
 
 # What is written to a pipe in one piece, on every system. A longer hint is sent without its interruptions.
 MOST_BYTES = 512
-READ_BYTES = 65_536
+READ_BYTES = 65_536  # what a pipe holds on Linux
 UNFINISHED = ".new"
-
-_decode = msgspec.json.Decoder(Hint).decode
 
 
 class SqliteHints(HintChannel):
@@ -39,10 +37,8 @@ class SqliteHints(HintChannel):
         self._others: list[Path] = []
         self._look_at = 0
 
-    @property
-    def has_listeners(self) -> bool:
+    def has_listeners(self, now: int) -> bool:
         """Whether anybody else listens, as far as the last look, a horizon ago at most, could tell."""
-        now = self._clock.now()
         if now >= self._look_at:
             self._look_at = now + HORIZON_MS
             self._others = self._listeners()
@@ -53,7 +49,7 @@ class SqliteHints(HintChannel):
 
     def send(self, hint: Hint) -> None:
         """Takes microseconds, and waits for nobody."""
-        if self.has_listeners:
+        if self.has_listeners(self._clock.now()):
             line = _line(hint)
             self._others = [pipe for pipe in self._others if _write(pipe, line)]
 
@@ -68,8 +64,9 @@ class SqliteHints(HintChannel):
         try:
             while True:
                 for line in (await news.get()).splitlines():
-                    with suppress(msgspec.MsgspecError, ValueError):
-                        yield _decode(line)
+                    hint = read_hint(line)
+                    if hint is not None:
+                        yield hint
         finally:
             loop.remove_reader(reading)
             os.close(reading)

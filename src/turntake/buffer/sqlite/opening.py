@@ -2,7 +2,8 @@
 
 How this works: a file that another program made is refused before anything in it is changed. If a process died and no
 other has the file open, the leases that it held end here, since nobody is left who could extend them. Then the schema
-is brought up to date, and three connections are made: one writes, one answers short questions, one reads lists.
+is brought up to date, and four connections are made: one writes, one answers short questions, one reads lists, and one
+copies the log into the database.
 """
 
 import logging
@@ -38,6 +39,7 @@ class Connections(NamedTuple):
     writer: apsw.Connection
     reader: apsw.Connection
     lister: apsw.Connection
+    copier: apsw.Connection
 
 
 def open_file(path: Path, now: int) -> Connections:
@@ -95,7 +97,7 @@ def _connections(path: str) -> Connections:
     writer = connect(path, WRITER_CACHE_KIB)
     try:
         migrate(writer)
-        return Connections(writer, connect(path), connect(path))
+        return Connections(writer, connect(path), connect(path), connect(path))
     except BaseException:
         writer.close()
         raise

@@ -14,7 +14,6 @@ log = logging.getLogger("turntake")
 MIGRATIONS = resources.files(__package__) / "migrations"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "efs", "lustre", "glusterfs")
 WRITER_CACHE_KIB, READER_CACHE_KIB = 65_536, 8_192
-CHECKPOINT_PAGES = 20_000
 # What a start waits at a time for a file that another process holds; then it says so in the log, and waits again.
 START_BUSY_MS = 10_000
 SYNCHRONOUS = ("off", "normal", "full", "extra")
@@ -34,15 +33,14 @@ def connect(path: str, cache_kib: int = READER_CACHE_KIB) -> apsw.Connection:
 
 
 def configure(connection: apsw.Connection, cache_kib: int = READER_CACHE_KIB) -> None:
-    """From here on a commit is durable once it returns, and what is deleted is overwritten.
-
-    Checkpoints are rare: busy pages are then copied back once and not again and again, which keeps the cost of a
-    message the same with few and with very many conversations waiting.
-    """
+    """From here on a commit is durable once it returns, and what is deleted is overwritten. `Checkpoints` are made
+    apart."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA cache_size = -{cache_kib}")
+    # Where a savepoint keeps what it may undo: else each page that a large batch changes is written to a file first.
+    connection.execute("PRAGMA temp_store = MEMORY")
 
 
 def synchronous(connection: apsw.Connection) -> str:

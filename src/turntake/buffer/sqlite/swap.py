@@ -15,12 +15,11 @@ import apsw
 from turntake.buffer.codec import encode
 from turntake.buffer.engine.backend import Refusal, refused
 from turntake.buffer.engine.draft import Added, Draft
+from turntake.buffer.engine.noted_time import NOTED_EVERY_MS
 from turntake.buffer.sqlite.queries import SQL, one, run
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Closed
 
-# Often enough that a clock set back by more than this is noticed at the next start, seldom enough to cost nothing.
-CLOCK_NOTED_MS = 1_000
 # Row numbers take about 100 bytes each; all are dropped at once when there are so many, since they are soon read again.
 NUMBERS_REMEMBERED = 50_000
 
@@ -50,7 +49,7 @@ class Swap:
     def run(self, drafts: Sequence[Draft]) -> list[Refusal | None]:
         """One refusal or None for each draft in order; a draft is written whole or not at all."""
         now = drafts[0].now
-        if now >= self._noted_at + CLOCK_NOTED_MS:
+        if now >= self._noted_at + NOTED_EVERY_MS:
             self._noted_at = now
             run(self._connection, "note_clock", now)
         if len(drafts) == 1 and self._takes_one(drafts[0]):
@@ -72,15 +71,17 @@ class Swap:
         it does not hold, or is not of the commonest kind: a known row with one message more or none."""
         if not (draft.row.version and draft.body) or len(draft.added) > 1:
             return False
-        number = self._number(str(draft.key))
+        key = str(draft.key)
+        number = self._number(key)
         for message in draft.added.values():
             if not self._is_written("add_message", _message(number, message)):
                 return False
-        if not self._is_written("swap", _row(number, draft)):
+        if not self._is_written("swap", _row(number, key, draft)):
             for message in draft.added.values():
                 run(self._connection, "drop_id", number, message.seq)
             return False
-        self._write_turns(number, draft)
+        if draft.opened or draft.closed or draft.ended:
+            self._write_turns(number, draft)
         return True
 
     def _is_written(self, query: str, bindings: tuple[Any, ...]) -> bool:
@@ -176,10 +177,10 @@ def _message(number: int, message: Added) -> tuple[Any, ...]:
     return number, message.seq, message.id, message.received_at, message.payload
 
 
-def _row(number: int, draft: Draft) -> tuple[Any, ...]:
+def _row(number: int, key: str, draft: Draft) -> tuple[Any, ...]:
     conversation = draft.conversation
     state, due_at = conversation.state, conversation.due_at
-    return draft.version, state, due_at, draft.body, number, draft.row.version, str(draft.key)
+    return draft.version, state, due_at, draft.body, number, draft.row.version, key
 
 
 # Made one at a time, so that a large batch does not start Python's garbage collector.
@@ -193,7 +194,7 @@ def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
 
 def _rows(changed: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
     for number, draft in changed:
-        yield _row(number, draft)
+        yield _row(number, str(draft.key), draft)
 
 
 def _new_rows(new: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:

@@ -20,7 +20,6 @@ from turntake.buffer.sqlite.hints import SqliteHints
 from turntake.buffer.sqlite.swap import Swap
 from turntake.clock import Clock
 from turntake.rules.key import ConversationKey
-from turntake.rules.watch import slice_of
 
 
 class TransactionQueue(WriteQueue):
@@ -52,14 +51,15 @@ class TransactionQueue(WriteQueue):
 
     def _write_batch(self) -> None:
         """Inside the transaction. It runs again with the same jobs if another operation had to be left out of it."""
-        self._jobs = self._jobs or self._next_jobs()
-        self._load(self._jobs)
-        self._taken, open_jobs = [], self._jobs
+        open_jobs = self._jobs = self._jobs or self._next_jobs()
+        self._load(open_jobs)
+        self._taken = []
         while open_jobs:
             now = self._clock.now()
             written = [job for job in open_jobs if job.decide(now)]
-            refusals = self._swap.run([job.draft for job in written]) if written else []
-            taken, open_jobs = divided(written, refusals)
+            if not written:
+                return
+            taken, open_jobs = divided(written, self._swap.run([job.draft for job in written]))
             self._taken += taken
 
     def _load(self, jobs: list[Job]) -> None:
@@ -70,13 +70,19 @@ class TransactionQueue(WriteQueue):
                 unknown[str(job.key)] = job
             else:
                 job.row = row
-        for key, version, body in self._swap.load(unknown):
-            # One that nobody can read is taken for new, and the swap refuses it with the reason.
-            with suppress(msgspec.MsgspecError):
-                unknown[key].row = Row(version, decode_conversation(body))
+        if unknown:
+            for key, version, body in self._swap.load(unknown):
+                # One that nobody can read is taken for new, and the swap refuses it with the reason.
+                with suppress(msgspec.MsgspecError):
+                    unknown[key].row = Row(version, decode_conversation(body))
 
     def _next_jobs(self) -> list[Job]:
         """Those that waited longest, as many as one transaction takes by their messages."""
+        if self._backlog.rows <= LARGEST_TRANSACTION:
+            jobs = list(self._waiting.values())
+            self._waiting.clear()
+            self._backlog.clear()
+            return jobs
         keys: list[ConversationKey] = []
         weight = 0
         for key, job in self._waiting.items():
@@ -92,7 +98,8 @@ class TransactionQueue(WriteQueue):
         self._being_written.clear()
         if error is None:
             for job in taken:
-                self._succeed(job)
+                self.remember(job.draft)
+                job.succeed()
             self._publish([job.draft for job in taken])
         else:
             self._fail(jobs, error)
@@ -102,10 +109,10 @@ class TransactionQueue(WriteQueue):
 
     def _publish(self, taken: list[Draft]) -> None:
         """To processes that share the file, if there are any."""
-        if self._hints.has_listeners and taken:
+        if taken and self._hints.has_listeners(taken[-1].now):
             hint = self._hint(taken, taken[-1].now)
             if hint is not None:
-                self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
+                self._remember_hint(hint)
                 self._hints.send(hint)
             if stopped := interruptions(taken):
                 self._hints.send(stopped)

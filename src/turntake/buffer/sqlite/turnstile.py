@@ -7,13 +7,14 @@ begin before that one does.
 """
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 try:
     import fcntl
 except ImportError:  # a system without it has no order, as before
     fcntl = None  # type: ignore[assignment]
+else:
+    _LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 class Turnstile:
@@ -31,10 +32,12 @@ class Turnstile:
         """Whether we stand in it now."""
         if fcntl is None or self._is_in:
             return True
-        with suppress(OSError):
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._is_in = True
-        return self._is_in
+        try:
+            fcntl.flock(self._handle, _LOCK)
+        except OSError:
+            return False
+        self._is_in = True
+        return True
 
     def leave(self) -> None:
         if self._is_in:

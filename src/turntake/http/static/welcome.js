@@ -16,7 +16,7 @@ const seconds = (ms) => `${(Math.max(0, ms) / 1000).toFixed(1)} s`;
 const messages = (count) => (count === 1 ? "1 message" : `${count} messages`);
 const between = (from, to) => Date.parse(to) - Date.parse(from);
 const dueIn = (event) => (event.dueAt ? `, due in ${seconds(between(event.at, event.dueAt))}` : "");
-const because = (event) => (event.reason ? ` because ${event.reason}` : "");
+const because = (event) => (event.reason ? `: ${event.reason}` : "");
 
 const ORDERS = {
   composing: "the person is typing",
@@ -29,7 +29,7 @@ const ORDERS = {
 const SENTENCES = {
   buffered: (e) => `${messages(e.messages)}${dueIn(e)}${because(e)}`,
   activity: (e) => `${ORDERS[e.order] ?? e.order}${dueIn(e)}`,
-  due: (e) => because(e).trim(),
+  due: (e) => (e.reason ? `by: ${e.reason}` : ""),
   claimed: (e) => `${messages(e.messages)} after ${seconds(between(e.bufferedAt, e.claimedAt))}${attempt(e)}`,
   answered: (e) => ((e.replies ?? []).length ? "" : "with nothing to say"),
   retrying: (e) => `the agent asked for ${seconds(e.retryAfterMs)}`,

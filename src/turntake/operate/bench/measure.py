@@ -211,7 +211,8 @@ async def _drained(load: Load) -> None:
         for state in ("collecting", "answering"):
             for _ in range(BACKLOG_TRIES):
                 _, body = await connection.ask(load.get(f"/v1/conversations?status={state}&limit=1"))
-                if not json.loads(body)["conversations"]:
+                page = json.loads(body)
+                if not page["conversations"] and not page["cursor"]:
                     break
                 await _clock.sleep(100)
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from cyclopts import App, CycloptsError, Group
 
-from turntake.errors import ConfigurationError, TurntakeError
+from turntake.errors import ConfigurationError, StoreUnavailable, TurntakeError
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
 
@@ -73,6 +73,8 @@ def main(tokens: Sequence[str] | None = None) -> int:
         return _complain(f"{_first_line(error)} Try: {_help_command(error)}", USAGE)
     except ConfigurationError as error:
         return _complain(str(error), USAGE)
+    except StoreUnavailable as error:
+        return _complain(f"{error} Does the store's server run, and is --store right? Try: turntake doctor", FAILURE)
     except TurntakeError as error:
         return _complain(str(error), FAILURE)
     except KeyboardInterrupt:

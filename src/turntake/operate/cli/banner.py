@@ -4,7 +4,10 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from shutil import which
 
+from turntake.http.hosts import reachable
 from turntake.operate.accounts import Account, is_reached, shared_secrets
 from turntake.operate.assemble import Parts
 from turntake.operate.channel_plugins import LISTEN
@@ -37,8 +40,11 @@ def print_banner(options: Options, parts: Parts, url: str, made: MadeKeyFile | N
     store = "(that of the agent's module)" if parts.agent.turns else without_password(options.store)
     role, agent = parts.turns.role, without_password(options.agent)
     config = {"config": str(options.sources.config)} if options.sources.config else {}
+    listens_everywhere = reachable(options.host) != options.host
     if is_watched:
-        facts = {"store": store, "agent": agent, "role": f"{role}: {ROLES[role]}", **_outside(options, parts), **config}
+        facts = {"host": f"{options.host}, which is every address of this machine"} if listens_everywhere else {}
+        facts |= {"store": store, "agent": agent, "role": f"{role}: {ROLES[role]}", **_outside(options, parts)}
+        facts |= config
         if made:
             facts["page"] = f"{url}/?key={made.key}" if made.is_new else f"{url}/ (its key is in {made.path})"
         key = (
@@ -46,7 +52,9 @@ def print_banner(options: Options, parts: Parts, url: str, made: MadeKeyFile | N
         )
         _print_facts(url, facts, [] if role == "work" else _trials(url, role, key))
     else:
-        where = {"url": url, "role": role, "store": store, "agent": agent, **config}
+        # `url` is how this machine reaches it; only `host` says that others do too.
+        where = {"url": url, **({"host": options.host} if listens_everywhere else {})}
+        where |= {"role": role, "store": store, "agent": agent, **config}
         where |= {"key_file": str(made.path)} if made and made.path else {}
         log.info("Listening", extra={"action": "start", **where})
 
@@ -147,10 +155,18 @@ def _trials(url: str, role: Role, key: str) -> list[str]:
     flag = f"--key {key} " if key == "KEY" else ""
     header = f' -H "authorization: Bearer {key}"' if key else ""
     return [
-        f'turntake send {follow}{where}{flag}"hi" "are you open tomorrow?"',
+        f'{_command()} send {follow}{where}{flag}"hi" "are you open tomorrow?"',
         f"curl {url}/v1/messages{header} -H 'content-type: application/json' \\",
         f"  -d '{body}'",
     ]
+
+
+def _command() -> str:
+    """How to call us from a shell like the one that did: `make serve` puts no `turntake` on the path."""
+    if which("turntake"):
+        return "turntake"
+    called = Path(sys.argv[0])
+    return str(called) if called.name == "turntake" else f"{sys.executable} -m turntake"
 
 
 def _print_facts(url: str, facts: dict[str, str], trials: list[str]) -> None:

@@ -1,12 +1,15 @@
-"""`turntake channels`: every channel and account, what each still needs, and where its webhooks go."""
+"""`turntake channels`: every channel and account, what each still needs, and where its webhooks go; or one's guide."""
 
-from typing import Any
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
+from turntake.errors import ConfigurationError
 from turntake.operate.accounts import Account, accounts, webhook_url
 from turntake.operate.cli.flags import Json, Load, takes_settings
-from turntake.operate.cli.output import paint, say, say_json, table
+from turntake.operate.cli.output import clean, paint, say, say_json, table
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import env_of
 
@@ -22,6 +25,7 @@ it finds; `turntake doctor` also asks the platforms.
 Examples:
 
     turntake channels                             as serve would start here
+    turntake channels whatsapp                    how to set it up, step by step
     turntake channels --public-url https://x.org  the addresses to register
     turntake channels --slack-accounts eu         what a second account needs
     turntake channels --json                      for machines
@@ -31,19 +35,54 @@ Examples:
 
 @app.default
 @takes_settings
-def channels(load: Load, *, json: Json = False) -> None:
+def channels(
+    load: Load,
+    name: Annotated[str | None, Parameter(help="A channel: print its guide, and what it still needs here.")] = None,
+    /,
+    *,
+    json: Json = False,
+) -> None:
     """List the channels: what each still needs, and the address for its webhooks."""
     options = load()
     known = accounts(options)
+    if name is not None:
+        known = _called(name, known)
     if json:
         return say_json([_described(account, options) for account in known])
+    if name is not None:
+        _say_guide(known[0])
     for line in table(
-        ("CHANNEL", "STATUS", "WEBHOOK", "PAGE"),
-        [(a.label, a.status.partition(":")[0], webhook_url(a, options), page(a)) for a in known],
+        ("CHANNEL", "STATUS", "WEBHOOK"),
+        [(a.label, a.status.partition(":")[0], webhook_url(a, options)) for a in known],
     ):
         say(line)
     _say_lacks([account for account in known if account.is_configured] or known)
     _say_odd(known, options)
+    if name is None:
+        say("\nHow to set one up, step by step: turntake channels whatsapp")
+
+
+def _called(name: str, known: list[Account]) -> list[Account]:
+    """The accounts of one channel."""
+    if found := [account for account in known if account.plugin.name == name]:
+        return found
+    names = list(dict.fromkeys(account.plugin.name for account in known))
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}."
+    raise ConfigurationError(f"No channel is called {clean(name)}; {hint}")
+
+
+def _say_guide(account: Account) -> None:
+    """Its page, which lies beside its module under the channel's name, and the meaning of its variables."""
+    plugin = account.plugin
+    package = plugin.channel.__module__.rpartition(".")[0] if plugin.channel else ""
+    if package and (guide := files(package).joinpath(f"{plugin.name}.md")).is_file():
+        say(guide.read_text("utf-8"))
+    rows = [(account.variables[option.name], option.sentence) for option in plugin.options]
+    if rows:
+        for line in table(("VARIABLE", "MEANING"), rows):
+            say(line)
+        say()
 
 
 def page(account: Account) -> str:

@@ -26,8 +26,9 @@ app = App(
     name="chat",
     help_epilogue="""
 Each line that you type is a message. Type several in a row, as people do:
-they wait together, and are answered as one turn. Ctrl-D ends it, once
-everything is answered.
+they wait together, and are answered as one turn. By default the second must
+come within a second; `turntake serve --rules-silence-ms 4000` has patience.
+Ctrl-D ends it, once everything is answered.
 
 Examples:
 

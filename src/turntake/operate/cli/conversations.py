@@ -57,9 +57,19 @@ def conversations(
     with connected(url, key, config) as client:
         if conversation is None:
             query = {"status": status, "tenant": tenant, "channel": channel, "limit": limit}
-            _list(client.get("/v1/conversations", **query), json)
+            _list(_found(client, query), json)
         else:
             _show(_ordered(client, f"/v1/conversations/{quote(_full(conversation), safe='')}", orders, hold), json)
+
+
+def _found(client: Client, query: dict[str, Any]) -> dict[str, Any]:
+    """The first `limit` that match. Where few of many do, a page may have fewer, and leads on to the next."""
+    page: dict[str, Any] = client.get("/v1/conversations", **query)
+    while page["cursor"] and len(page["conversations"]) < query["limit"]:
+        missing = query["limit"] - len(page["conversations"])
+        following = client.get("/v1/conversations", **query | {"limit": missing, "cursor": page["cursor"]})
+        page = {**following, "conversations": [*page["conversations"], *following["conversations"]]}
+    return page
 
 
 def _full(conversation: str) -> str:

@@ -9,7 +9,7 @@ from cyclopts import App
 
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError
-from turntake.finding import Finding
+from turntake.finding import Finding, Level
 from turntake.operate.cli.flags import Json, Load, switch, takes_settings
 from turntake.operate.cli.output import clean, counted, paint, say, say_json, table
 from turntake.operate.doctor import report as examination
@@ -98,7 +98,14 @@ class Report:
 
     @property
     def failures(self) -> int:
-        return sum(finding.level == "fail" for finding in self.findings)
+        return self._count("fail")
+
+    @property
+    def warnings(self) -> int:
+        return self._count("warn")
+
+    def _count(self, level: Level) -> int:
+        return sum(finding.level == level for finding in self.findings)
 
     def add(self, finding: Finding) -> None:
         self.findings.append(finding)
@@ -136,8 +143,12 @@ def _conclude(report: Report, rows: list[dict[str, str]], left_out: int) -> None
         say()
     if left_out:
         say(paint("dim", f"{counted(left_out, 'setting')} at the default; --all shows them."))
-    problems = f"{counted(report.failures, 'problem')} to fix."
-    say(paint("red", problems) if report.failures else paint("green", "All is well."))
+    if report.failures:
+        say(paint("red", f"{counted(report.failures, 'problem')} to fix."))
+    elif report.warnings:
+        say(paint("yellow", f"It can start; {counted(report.warnings, 'warning')} above, marked with !."))
+    else:
+        say(paint("green", "All is well."))
 
 
 def _as_json(finding: Finding) -> dict[str, str]:

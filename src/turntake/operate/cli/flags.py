@@ -49,12 +49,14 @@ def takes_settings(command: Callable[..., T]) -> Callable[..., T]:
     known = catalogue()
     flagged = [setting for setting in known.settings if setting.flag]
 
-    def called(config: Path | None = None, **arguments: Any) -> T:
+    def called(*names: Any, config: Path | None = None, **arguments: Any) -> T:
         flags = {setting.key: arguments.pop(_argument(setting), None) for setting in flagged}
-        return command(lambda: load(flags, config=config, known=known), **arguments)
+        return command(lambda: load(flags, config=config, known=known), *names, **arguments)
 
     own = [p for name, p in inspect.signature(command, eval_str=True).parameters.items() if name != "load"]
-    parameters = [_as_parameter(setting) for setting in flagged] + [_keyword("config", Config)] + own
+    added = [_as_parameter(setting) for setting in flagged] + [_keyword("config", Config)]
+    # Python wants what is given by its place before what is given by name.
+    parameters = sorted([*added, *own], key=lambda parameter: parameter.kind)
     called.__doc__ = command.__doc__
     called.__name__ = command.__name__
     called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

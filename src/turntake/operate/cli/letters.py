@@ -14,7 +14,7 @@ from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, clean_indented, counted, paint, say, say_json, short, table
 from turntake.operate.client import Client
 
-TEXT_WIDTH = 60
+TEXT_WIDTH = 100
 PAGE = 100  # few enough to be retried within the patience of a client
 AGO = re.compile(r"(\d{1,6}) ?(s|min|h|d)")
 UNITS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": DAY_MS}
@@ -63,7 +63,8 @@ def list_(
 
 def _row(letter: dict[str, Any], clock: SystemClock) -> tuple[object, ...]:
     when = since(letter["at"], clock)
-    return letter["id"], when, letter["conversationKey"], letter["messageCount"], short(letter["reason"], TEXT_WIDTH)
+    why = ": ".join(filter(None, (letter["reason"], letter["error"])))
+    return letter["id"], when, letter["conversationKey"], letter["messageCount"], short(why, TEXT_WIDTH)
 
 
 @app.command(help_epilogue="")
@@ -80,7 +81,7 @@ def show(id: Id, /, *, url: Url = None, key: Key = None, config: Config = None, 
     say(f"\n{counted(letter['messageCount'], 'message').capitalize()}:")
     for message in letter["messages"]:
         say(f"  {clean(message['text']) or '(no text)'}")
-    if letter["trace"]:
+    if letter.get("trace"):  # a server of an earlier release knows none
         say("\nWhere the agent's exception came from:")
         for line in letter["trace"].splitlines():
             say(f"  {paint('dim', clean_indented(line))}")

@@ -38,7 +38,7 @@ Examples:
     TURNTAKE_API_KEYS=$(openssl rand -hex 32) turntake serve --host 0.0.0.0
 
 Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
-`turntake doctor` lists them all, `turntake init` writes the file.
+`turntake doctor --all` lists them, `turntake init` writes the file.
 """,
 )
 
@@ -111,7 +111,7 @@ async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFil
                 until_stopped.enter_context(_hurried_by_signals(parts))
                 if parts.turns.is_answering:
                     log.info(
-                        "Waiting for answers under way",
+                        "Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once",
                         extra={"action": "stop", "at_most_ms": options.worker.shutdown_ms},
                     )
     finally:

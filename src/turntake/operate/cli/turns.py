@@ -1,5 +1,6 @@
 """`turntake turns`: one turn, from its first message to its answer."""
 
+from operator import itemgetter
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -67,7 +68,8 @@ def _say_wait(turn: dict[str, Any]) -> None:
     if turn["claimedAt"]:
         steps.append((to_ms(turn["claimedAt"]), 2, paint("dim", "handed to the agent")))
     say()
-    for at, order, text in sorted(steps):
+    # By time and kind alone: messages of one millisecond keep the order in which they came.
+    for at, order, text in sorted(steps, key=itemgetter(0, 1)):
         say(f"  {_after(at, start_at):>8}  {'  ' if order else ''}{text}")
 
 
@@ -81,7 +83,7 @@ def _say_answer(turn: dict[str, Any]) -> None:
     for reply in turn["replies"] or (["(nothing to say)"] if turn["status"] == "answered" else []):
         for line in reply.splitlines():
             say(f"  {clean_indented(line)}")
-    for delivery in turn["deliveries"]:
+    for delivery in turn.get("deliveries", ()):  # a server of an earlier release knows none
         part = f"part {delivery['index'] + 1}: " if len(turn["replies"]) > 1 else ""
         line = f"{part}{delivery['status']} {since(delivery['at'], SystemClock())}"
         say(paint("red" if delivery["status"] == "failed" else "dim", f"  {line}"))

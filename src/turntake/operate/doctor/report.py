@@ -126,7 +126,9 @@ def access(options: Options) -> Iterator[Finding]:
     try:
         refuse_open_bind(host, keys)
         refuse_weak_secrets(options)
-        yield Finding("ok", "access", f"{len(keys)} API keys" if keys else _without_keys(options))
+        yield Finding(
+            "ok", "access", f"{len(keys)} API key{'s' if len(keys) > 1 else ''}" if keys else _without_keys(options)
+        )
     except TurntakeError as error:
         yield Finding("fail", "access", str(error))
     else:

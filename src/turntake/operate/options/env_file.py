@@ -15,6 +15,7 @@ from turntake.operate.options.trusted_file import why_not_ours
 
 ENV_FILE = ".env"
 _LINE = re.compile(rf"(?:export\s+)?({PREFIX}\w*)\s*=\s*(.*)")
+_OURS = re.compile(rf"\s*(?:export\s+)?{PREFIX}")
 _QUOTED = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'([^']*)')\s*(?:#.*)?""")
 
 
@@ -49,8 +50,11 @@ def _read(path: Path) -> Iterator[tuple[str, str]]:
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not UTF-8: save it in that encoding.") from None
     for number, line in enumerate(text.splitlines(), 1):
+        where = f"{path}, line {number}"
         if match := _LINE.fullmatch(line.strip()):
-            yield match[1], _unquoted(match[2], f"{path}, line {number}")
+            yield match[1], _unquoted(match[2], where)
+        elif _OURS.match(line):
+            raise ConfigurationError(f"{where}: write NAME=value.")
 
 
 def _unquoted(value: str, where: str) -> str:

@@ -275,7 +275,7 @@ def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else "; `turntake doctor` lists them all."
+    return f"; did you mean {near[0]}?" if near else "; `turntake doctor --all` lists them."
 
 
 def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = False) -> Any:

@@ -90,7 +90,8 @@ class MetaReplies(ReplyApi):
             return retry_later(text, asked, THROTTLED_MS.get(error.code or 0, PAUSE_MS))
         if response.status >= 500 or error.is_transient or not error.codes & (FINAL | WINDOW):
             return SendFailed(text)
-        return GiveUp(f"{text} {self._advice(error)}".strip())
+        advice = self._advice(error)
+        return GiveUp(f"{text}. {advice}" if advice else text)
 
     def _advice(self, error: MetaError) -> str:
         """What the operator can do about it."""

@@ -45,7 +45,7 @@ COMPOSING = {
 FIRST_CHANNEL = 1_000_000_000_000
 """The Bot API writes channel 7 as -1000000000007, and group 7 as -7."""
 
-LOG_IN = "make a session as docs/channels/telegram.md says, and set TURNTAKE_TELEGRAM_TYPING_SESSION"
+LOG_IN = "make a session as `turntake channels telegram` says, and set TURNTAKE_TELEGRAM_TYPING_SESSION"
 
 
 class TelegramTyping(Listener):
