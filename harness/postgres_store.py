@@ -10,7 +10,8 @@ from turntake.clock import SystemClock
 from turntake.finding import Finding
 from turntake.testing.clock import VirtualClock
 
-EMPTIED = "TRUNCATE turntake.conversations, turntake.messages, turntake.turns; UPDATE turntake.clock SET seen_at = 0"
+TABLES = "turntake.conversations, turntake.messages, turntake.turns, turntake.documents"
+EMPTIED = f"TRUNCATE {TABLES}; UPDATE turntake.clock SET seen_at = 0"
 
 
 def ask(url: str, query: str, *parameters: object) -> list[Any]:

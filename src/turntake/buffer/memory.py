@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
+from turntake.buffer.documents import Document, Documents
 from turntake.buffer.open import Examined
 from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
@@ -22,6 +23,7 @@ class MemoryStore(Store, Examined):
         self.model = Model()
         self.history = _MemoryHistory(self.model)
         self.letters = _MemoryLetters(self.model, clock)
+        self.documents = _MemoryDocuments()
 
     @classmethod
     def open(cls, url: str, clock: Clock) -> Self:
@@ -110,6 +112,26 @@ class _MemoryLetters(Letters):
 
     async def discard_older(self, before: int) -> int:
         return self._model.discard_letters(before)
+
+
+class _MemoryDocuments(Documents):
+    def __init__(self) -> None:
+        self._documents: dict[str, Document] = {}
+
+    async def read(self, name: str) -> Document | None:
+        return self._documents.get(name)
+
+    async def versions(self, names: Sequence[str]) -> list[int]:
+        return [self._version(name) for name in names]
+
+    async def swap(self, name: str, version: int, body: bytes) -> bool:
+        if version != self._version(name):
+            return False
+        self._documents[name] = Document(version + 1, body)
+        return True
+
+    def _version(self, name: str) -> int:
+        return self._documents[name].version if name in self._documents else 0
 
 
 def _range(record: TurnRecord) -> tuple[int, int]:

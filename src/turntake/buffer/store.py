@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
+from turntake.buffer.documents import Documents
 from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
@@ -134,6 +135,7 @@ class Store(ABC):
     clock: Clock
     history: History
     letters: Letters
+    documents: Documents
 
     @abstractmethod
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:

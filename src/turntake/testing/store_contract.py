@@ -22,6 +22,7 @@ from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
 from turntake.testing.clock import VirtualClock
+from turntake.testing.documents_contract import DocumentsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
 
 ANN = ConversationKey.of("ann")
@@ -69,7 +70,7 @@ def texts_of(holder: Claim | Snapshot | TurnRecord | Letter | None) -> list[str]
     return [message.text for message in holder.messages]
 
 
-class StoreContract:
+class StoreContract(DocumentsContract):
     """One class to subclass. Only `open_store` has to be written; a store that forgets sets `is_durable`."""
 
     is_durable = True

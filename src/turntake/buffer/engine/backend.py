@@ -9,12 +9,13 @@ database keeps the rows.
        ├── Backend.offer ── Offer.take          a claim
        ├── Backend.load, messages, next_due     what a verb must know first
        ├── Archive                              what happened: for readers, settlements and dead letters
+       ├── Documents                            what the installation shares beside its conversations
        ├── NotedTime                            the latest time that any process saw
        ├── HintChannel                          optional: word between processes, which may be lost
        └── Lookout                              optional: many workers share the deadlines out
 
-Whoever writes a backend begins with `Backend`, `Offer`, `Archive` and `NotedTime`; with those alone, contract and
-machine pass. Hints make several processes quick, a lookout makes many of them cheap.
+Whoever writes a backend begins with `Backend`, `Offer`, `Archive`, `Documents` and `NotedTime`; with those alone,
+contract and machine pass. Hints make several processes quick, a lookout makes many of them cheap.
 """
 
 from abc import ABC, abstractmethod
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from turntake.buffer.documents import Documents
 from turntake.buffer.engine.archive import Archive
 from turntake.buffer.engine.draft import NEW, Draft, Row, row_of
 from turntake.buffer.engine.hints import HintChannel, NoHints
@@ -106,6 +108,7 @@ class Backend(ABC):
     """The most drafts of one swap: enough to share a round trip, few enough that nobody waits long behind it."""
 
     archive: Archive
+    documents: Documents
     noted_time: NotedTime
     hints: HintChannel = NoHints()
     lookout: Lookout | None = None

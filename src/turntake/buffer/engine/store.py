@@ -56,6 +56,7 @@ class CasStore(Store, Clocked):
         self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
+        self.documents = self.backend.documents
         self.letters = CasLetters(self.backend, self.clock, self._queue)
         return self
 

@@ -12,6 +12,7 @@ from turntake.buffer.open import Examined, Maintained
 from turntake.buffer.postgres.archive import PostgresArchive
 from turntake.buffer.postgres.binary_arrays import Texts
 from turntake.buffer.postgres.claiming import PART_BYTES, PostgresOffer, offered
+from turntake.buffer.postgres.documents import PostgresDocuments
 from turntake.buffer.postgres.examine import examine
 from turntake.buffer.postgres.hints import PostgresHints
 from turntake.buffer.postgres.index_start import IndexStart
@@ -40,6 +41,7 @@ class PostgresBackend(Backend):
         self._pool = Pool(self._options.conninfo)
         self._index_start = IndexStart()
         self.archive = PostgresArchive(self._pool, self._queries)
+        self.documents = PostgresDocuments(self._pool, self._queries)
         publish_hint = self._queries["publish_hint"]
         self.hints = PostgresHints(self._options, self._pool, publish_hint, self._index_start, clock)
         self.noted_time: PostgresNotedTime = PostgresNotedTime(self._pool, self._queries, clock)

@@ -125,3 +125,21 @@ SELECT key, version, state, due_at, open_from, body FROM {schema}.conversations 
 UPDATE {schema}.conversations c SET state = a.state, due_at = a.due_at, open_from = a.open_from
 FROM unnest(%b, %b, %b, %b, %b) AS a (key, version, state, due_at, open_from)
 WHERE c.key = a.key AND c.version = a.version RETURNING c.key;
+
+-- document: by its name
+SELECT version, body FROM {schema}.documents WHERE name = %s;
+
+-- document_versions: of those that there are
+SELECT name, version FROM {schema}.documents WHERE name = ANY (%b);
+
+-- swap_document: whether its next version is ours now, or was already when this request came the first time
+WITH changed AS (
+    UPDATE {schema}.documents SET version = version + 1, body = %(body)s::bytea, written_by = %(call)s::uuid
+    WHERE name = %(name)s AND version = %(version)s RETURNING name
+), added AS (
+    INSERT INTO {schema}.documents (name, version, written_by, body)
+    SELECT %(name)s, 1, %(call)s::uuid, %(body)s::bytea WHERE %(version)s::bigint = 0
+    ON CONFLICT (name) DO NOTHING RETURNING name
+)
+SELECT EXISTS (SELECT FROM changed) OR EXISTS (SELECT FROM added)
+    OR EXISTS (SELECT FROM {schema}.documents WHERE name = %(name)s AND written_by = %(call)s::uuid);

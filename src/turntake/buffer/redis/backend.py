@@ -12,6 +12,7 @@ from turntake.buffer.engine.store import CasStore
 from turntake.buffer.open import Examined, Maintained
 from turntake.buffer.redis.archive import RedisArchive
 from turntake.buffer.redis.claiming import Claiming, RedisOffer
+from turntake.buffer.redis.documents import RedisDocuments
 from turntake.buffer.redis.examine import examine, refuse_unsafe
 from turntake.buffer.redis.hints import RedisHints
 from turntake.buffer.redis.lookout import RedisLookout
@@ -66,6 +67,7 @@ class RedisBackend(Backend):
         self._commands: Client = self._client if self._options.is_cluster else Multiplexer(self._client)
         channel = f"{self._options.prefix}:{database_of(self._client)}:hints"
         self.hints: RedisHints = RedisHints(self._client, channel, self._clock)
+        self.documents = RedisDocuments(self._client, self._options)
         self._swapper = Swapper(self._client, self._commands, self._options, channel, self._clock)
         self._closing = AsyncExitStack()
         self._closing.push_async_callback(self._hang_up)

@@ -4,6 +4,7 @@ Releases that run side by side share these names and fields: they may get compan
 
 turntake:meta                   how many shards there are, and the format
 turntake:workers                workers by when they last said that they live
+turntake:doc:<name>             what the installation shares: v its version, b its body, w the call that wrote it
 turntake:{s3}:due               every conversation by its one deadline; idle ones at the end
 turntake:{s3}:closed            closed turns by the time they closed
 turntake:{s3}:letters           dead letters by the same
@@ -48,6 +49,11 @@ class Shard:
 
     def turn(self, turn_id: str) -> str:
         return f"{self._tag}t:{turn_id}"
+
+
+def document(prefix: str, name: str) -> str:
+    """Of no shard: in a cluster it lies wherever its name does."""
+    return f"{prefix}:doc:{name}"
 
 
 def shard_hash_of(turn_id: str) -> int | None:

@@ -27,6 +27,7 @@ from turntake.buffer.open import Examined
 from turntake.buffer.sqlite.archive import SqliteArchive
 from turntake.buffer.sqlite.checkpoints import Checkpoints
 from turntake.buffer.sqlite.commit_thread import CommitThread
+from turntake.buffer.sqlite.documents import SqliteDocuments
 from turntake.buffer.sqlite.examine import examine
 from turntake.buffer.sqlite.file import log_of
 from turntake.buffer.sqlite.hints import SqliteHints
@@ -67,6 +68,7 @@ class SqliteBackend(Backend):
         self._swap = Swap(self._writer)
         self.archive: SqliteArchive = SqliteArchive(self._reader, self._lister, self._writer, self._commits)
         self.noted_time = SqliteNotedTime(self._reader, self._writer, self._commits, self._clock)
+        self.documents = SqliteDocuments(self._reader, self._writer, self._commits)
         _, noted_at = await self.noted_time.read()
         go_on_from(noted_at, self._clock)
 
