@@ -49,6 +49,7 @@ from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.scopes import DEFAULT, Layer, RuleBook
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -100,7 +101,7 @@ class TurnTake:
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
-        self.rules = _rules(rules)
+        self._book = RuleBook({DEFAULT: Layer.of(_rules(rules))})
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
@@ -207,9 +208,19 @@ class TurnTake:
             raise ConfigurationError("TurnTake is not running: enter it with `async with turns:` first.")
         return self._store
 
-    def rules_for(self, key: ConversationKey) -> Rules:
-        """The rules a conversation lives by."""
-        return self.rules
+    @property
+    def rules(self) -> Rules:
+        """The rules of every conversation for which nothing else is set."""
+        return self._book.default
+
+    @rules.setter
+    def rules(self, rules: Rules) -> None:
+        """Counts from the next message on."""
+        self._book = RuleBook({DEFAULT: Layer.of(rules)})
+
+    def rules_for(self, key: ConversationKey, agent: str = "") -> Rules:
+        """The rules a conversation with this agent lives by."""
+        return self._book.of(key).of(agent)
 
     async def receive(
         self, text: str, *, conversation: str | int, id: str | int, sender: str | int = "", **parts: str
@@ -234,7 +245,7 @@ class TurnTake:
     async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
-        appends = [Append(a.key, a.message, self.rules_for(a.key), a.agent) for a in worded]
+        appends = [Append(a.key, a.message, self._book.of(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
         receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
         if len(worded) == len(arrivals):
@@ -245,7 +256,7 @@ class TurnTake:
     async def touch(self, key: ConversationKey, touch: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown. Raises InvalidMessage."""
         key, touch = checked_key(key), checked_touch(touch)
-        conversation = await self.store.touch(key, touch, self.rules_for(key))
+        conversation = await self.store.touch(key, touch, self._book.of(key))
         if conversation is None:
             return None
         if conversation.due_at is not None:

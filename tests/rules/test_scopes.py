@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turntake.rules import scopes
 from turntake.rules.key import ConversationKey
 from turntake.rules.rules import PRESETS, Rules
 from turntake.rules.scopes import DEFAULT, SCOPE_KINDS, Layer, Origin, RuleBook, RuleScope
@@ -135,3 +136,36 @@ def vars_of(rules: Rules) -> dict[str, Any]:
 def says(layer: Layer) -> dict[str, Any]:
     preset = vars_of(PRESETS[layer.preset]) if layer.preset else {}
     return {name: value for name, value in preset.items() if value != getattr(Rules(), name)} | layer.values
+
+
+def test_rules_that_differ_by_agent_are_known_once_the_agent_is() -> None:
+    """Whoever has a message without an agent gets what answers for each; all who have no layer share one."""
+    rules = book(tenant={"silence_ms": 700}, agent={"silence_ms": 2_000}).of(ANN)
+    assert (rules.of("sales").silence_ms, rules.of("support").silence_ms, rules.of("").silence_ms) == (2_000, 700, 700)
+    assert rules.of("support") is rules.of("")
+
+
+def test_what_is_the_same_for_all_is_looked_up_by_nothing() -> None:
+    """One value for every conversation, and nothing that grows with them."""
+    ours = book(default={"silence_ms": 700})
+    assert ours.of(ANN) is ours.of(BOB) is ours.default
+    assert not ours._places
+
+
+def test_rules_are_worked_out_once_for_each_platform_with_its_tenant() -> None:
+    """A million conversations of a tenant share one value; one with rules of its own has another."""
+    ours = book(tenant={"silence_ms": 700}, conversation={"silence_ms": 9})
+    others = [ConversationKey.of(f"c{number}", tenant="acme", channel="whatsapp") for number in range(5)]
+    assert len({id(ours.of(key)) for key in others}) == 1
+    assert ours.of(ANN).of("").silence_ms == 9
+    assert set(ours._places) == {("whatsapp", "acme"), ANN}
+
+
+def test_no_more_places_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenants come from outside: somebody may make them up."""
+    monkeypatch.setattr(scopes, "MOST_KNOWN", 3)
+    ours = book(tenant={"silence_ms": 700})
+    for number in range(10):
+        assert ours.of(ConversationKey.of("ann", tenant=f"t{number}")).of("") == Rules()
+    assert len(ours._places) <= 3
+    assert ours.of(ANN).of("").silence_ms == 700

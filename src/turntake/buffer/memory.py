@@ -12,7 +12,7 @@ from turntake.rules.conversation import Conversation, Lease, Progress, ReplyRepo
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, letter_of
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 
 
 class MemoryStore(Store, Examined):
@@ -37,7 +37,7 @@ class MemoryStore(Store, Examined):
     async def append(self, arrivals: Sequence[Append]) -> list[Appended]:
         return self.model.append(arrivals, self.clock.now())
 
-    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
+    async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         return self.model.touch(key, touch, rules, self.clock.now())
 
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:

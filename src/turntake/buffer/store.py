@@ -12,7 +12,7 @@ from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
+    async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         """Carries out a sign or an order; None if the conversation is unknown."""
 
     @abstractmethod

@@ -30,11 +30,10 @@ from turntake.deliver.turn import Turn
 from turntake.errors import Away, ClaimLost, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
 from turntake.rules.conversation import Answered, Retry, Settlement
-from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
 from turntake.rules.retry import AllowedCompany, before_attempt, company_of
-from turntake.rules.rules import Rules
+from turntake.rules.scopes import RulesFor
 
 # A platform that keeps every place taken for seconds will not have one free at once.
 NO_PLACE_PAUSE_MS = 2_000
@@ -47,7 +46,7 @@ class Ports(NamedTuple):
     sink: Sink
     outbound: Outbound
     observers: Observers
-    rules_for: Callable[[ConversationKey], Rules]
+    rules_for: RulesFor
 
 
 class Shared(NamedTuple):
@@ -92,7 +91,7 @@ class Attempt:
         self.error: Exception | None = None
         self._ports = ports
         self._shared = shared
-        self._rules = ports.rules_for(claim.key)
+        self._rules = ports.rules_for(claim.key, claim.turn.agent)
         self._ended = before_attempt(claim.turn, self._rules, not claim.messages, claim.is_unreadable)
         self.company: AllowedCompany = company_of(claim.turn) if self._ended is None else "anybody"
         self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)

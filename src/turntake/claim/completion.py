@@ -1,6 +1,5 @@
 """Turns that somebody else finishes: an agent that answered 202 and reports through the API."""
 
-from collections.abc import Callable
 from random import random
 from typing import NamedTuple
 
@@ -10,10 +9,9 @@ from turntake.buffer.store import Store
 from turntake.claim.replying import storable
 from turntake.deliver.outbound import Outbound
 from turntake.rules.conversation import Answered, Retry, Settlement
-from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim, TurnRecord
 from turntake.rules.retry import after_failure
-from turntake.rules.rules import Rules
+from turntake.rules.scopes import RulesFor
 
 
 class ReportedTurn(NamedTuple):
@@ -28,7 +26,7 @@ class ReportedTurn(NamedTuple):
 class Completion:
     """Acts for the latest claim of a turn. The first result stands; a later one changes nothing."""
 
-    def __init__(self, store: Store, outbound: Outbound, rules_for: Callable[[ConversationKey], Rules]) -> None:
+    def __init__(self, store: Store, outbound: Outbound, rules_for: RulesFor) -> None:
         self._store = store
         self._outbound = outbound
         self._rules_for = rules_for
@@ -64,7 +62,7 @@ class Completion:
         if attempt not in (None, claim.turn.attempt):
             return ReportedTurn(record)
         now = self._store.clock.now()
-        settlement = after_failure(claim.turn, self._rules_for(claim.key), error, now, random())
+        settlement = after_failure(claim.turn, self._rules_for(claim.key, claim.turn.agent), error, now, random())
         if retry_after_ms is not None and isinstance(settlement, Retry):
             settlement = Retry(retry_after_ms, error=error)
         return await self._settle(claim, settlement)

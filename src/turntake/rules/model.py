@@ -15,7 +15,7 @@ from turntake.rules.conversation import Change, Closed, Conversation, Lease, Pro
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, appended, letter_of
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 
 
 class Model:
@@ -33,7 +33,7 @@ class Model:
     def append(self, arrivals: Sequence[Append], now: int) -> list[Appended]:
         return [self._append(arrival, now) for arrival in arrivals]
 
-    def touch(self, key: ConversationKey, touch: Touch, rules: Rules, now: int) -> Conversation | None:
+    def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent, now: int) -> Conversation | None:
         before = self.conversations.get(key)
         if before is None:
             return None

@@ -9,7 +9,7 @@ import msgspec
 from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 
 IsOurs = Callable[[ConversationKey], bool]
 """Whether a report about a reply may come from where it came: it is signed by one account of one platform."""
@@ -21,7 +21,7 @@ class Append(msgspec.Struct, frozen=True):
 
     key: ConversationKey
     message: Message
-    rules: Rules
+    rules: RulesByAgent
     agent: str = ""
 
 

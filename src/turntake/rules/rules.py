@@ -1,6 +1,6 @@
 """How long to wait and what to do meanwhile: the rules a conversation lives by."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, Self
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,16 @@ Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
+
+
+class RulesByAgent(Protocol):
+    """What a conversation lives by, once its agent is known.
+
+    A message need not name an agent: then its conversation's is the one that an earlier message named, which only the
+    store knows.
+    """
+
+    def of(self, agent: str) -> "Rules": ...
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,6 +87,10 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     f"{name} ({value}) is above max_wait_ms ({self.max_wait_ms}), which ends every wait: "
                     "lower one or raise the other."
                 )
+
+    def of(self, agent: str) -> Self:
+        """The same for every agent."""
+        return self
 
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}

@@ -11,18 +11,19 @@ sets; what the layer says itself counts more. Layers come from the settings and,
 thing the live one counts more.
 
 A book is all layers at one moment. What it says for a conversation depends on no more than which of its layers apply,
-so it is worked out once for each combination that occurs.
+so it is worked out once for each combination that occurs. A message then costs one look-up by its platform and tenant,
+and none where no layer is for less than everybody.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import msgspec
 
 from turntake.rules.field_checks import check_values
 from turntake.rules.key import ConversationKey
-from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.rules import PRESETS, Rules, RulesByAgent
 
 ScopeKind = Literal["default", "platform", "tenant", "agent", "conversation"]
 SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
@@ -43,7 +44,10 @@ DEFAULT = RuleScope("default")
 RESTRICTED = ("silence_ms", "window_ms", "max_wait_ms", "min_messages", "max_messages")
 """The rules of which one value can make another impossible."""
 MOST_KNOWN = 10_000
-"""Combinations of layers that are remembered: more than occur, unless thousands have rules of their own."""
+"""Platforms with tenants that are remembered: more than occur, unless somebody makes tenants up."""
+
+RulesFor = Callable[[ConversationKey, str], Rules]
+"""What a conversation with this agent lives by."""
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -62,6 +66,12 @@ class Layer(msgspec.Struct, frozen=True):
         """Every rule that this layer overrides, with its value."""
         return {**_PRESET_VALUES[self.preset], **self.values} if self.preset else self.values
 
+    @classmethod
+    def of(cls, rules: Rules) -> Self:
+        """What these rules say beyond the defaults."""
+        values = msgspec.structs.asdict(rules)
+        return cls({name: value for name, value in values.items() if value != _DEFAULTS[name]})
+
 
 class Origin(NamedTuple):
     """A rule's value, and the layer that says so."""
@@ -73,6 +83,8 @@ class Origin(NamedTuple):
 
 
 Layers = Mapping[RuleScope, Layer]
+Place = tuple[str, str] | ConversationKey
+"""Where a message came in, as far as layers can tell: a platform with a tenant, or a conversation of its own."""
 
 
 class RuleBook:
@@ -82,13 +94,30 @@ class RuleBook:
         self._sources: tuple[tuple[Source, Layers], ...] = (("settings", settings or {}), ("live", live or {}))
         self._scopes = frozenset(scope for _, layers in self._sources for scope in layers)
         self._kinds = tuple(kind for kind in SCOPE_KINDS if any(scope.kind == kind for scope in self._scopes))
-        self._known: dict[tuple[RuleScope, ...], Rules] = {}
+        self._own = frozenset(ConversationKey.parse(scope.id) for scope in self._scopes if scope.kind == "conversation")
+        self._agents = frozenset(scope.id for scope in self._scopes if scope.kind == "agent")
+        self._places: dict[Place, RulesByAgent] = {}
         for scopes in self._meetings():
             self._made(scopes)
+        self.default = self._made((DEFAULT,) if DEFAULT in self._scopes else ())
+        """The rules of every conversation for which nothing more specific is set."""
+        self._is_same_for_all = self._scopes <= {DEFAULT}
+
+    def of(self, key: ConversationKey) -> RulesByAgent:
+        """What a conversation lives by, for whoever does not know its agent yet."""
+        if self._is_same_for_all:
+            return self.default
+        place: Place = key if self._own and key in self._own else (key.channel, key.tenant)
+        found = self._places.get(place)
+        if found is None:
+            if len(self._places) >= MOST_KNOWN:
+                self._places.clear()
+            found = self._places[place] = self._found(key)
+        return found
 
     def rules_for(self, key: ConversationKey, agent: str = "") -> Rules:
-        """What a conversation lives by."""
-        return self._rules(self._scopes_of(key, agent))
+        """What a conversation with this agent lives by."""
+        return self.of(key).of(agent)
 
     def explain(self, key: ConversationKey, agent: str = "") -> dict[str, Origin]:
         """The same, rule by rule, and where each value comes from."""
@@ -102,13 +131,10 @@ class RuleBook:
         scopes = (RuleScope(kind, str(key) if kind == "conversation" else ids[kind]) for kind in self._kinds)
         return tuple(scope for scope in scopes if scope in self._scopes)
 
-    def _rules(self, scopes: tuple[RuleScope, ...]) -> Rules:
-        rules = self._known.get(scopes)
-        if rules is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            rules = self._known[scopes] = self._made(scopes)
-        return rules
+    def _found(self, key: ConversationKey) -> RulesByAgent:
+        if not self._agents:
+            return self._made(self._scopes_of(key, ""))
+        return ScopedRules(self._agents, lambda agent: self._made(self._scopes_of(key, agent)))
 
     def _made(self, scopes: tuple[RuleScope, ...]) -> Rules:
         values = {name: origin.value for name, origin in self._origins(scopes).items()}
@@ -156,6 +182,24 @@ class RuleBook:
                 if restricting:
                     said.setdefault((scope.kind, restricting), scope)
         return list(said.values())
+
+
+class ScopedRules:
+    """Rules that differ by agent. `agents` have layers of their own; all others share one set of rules."""
+
+    __slots__ = ("_agents", "_known", "_make")
+
+    def __init__(self, agents: Collection[str], make: Callable[[str], Rules]) -> None:
+        self._agents = agents
+        self._make = make
+        self._known: dict[str, Rules] = {}
+
+    def of(self, agent: str) -> Rules:
+        name = agent if agent in self._agents else ""
+        rules = self._known.get(name)
+        if rules is None:
+            rules = self._known[name] = self._make(name)
+        return rules
 
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}

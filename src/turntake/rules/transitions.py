@@ -56,7 +56,7 @@ from turntake.rules.deadline import Deadline, after_activity, after_composing
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Claim
 from turntake.rules.reports import NOT_DELIVERED, unless_failed
-from turntake.rules.rules import Rules
+from turntake.rules.rules import Rules, RulesByAgent
 
 SHOWN = 1_000  # messages; nobody reads more at once, and a flood may leave hundreds of megabytes
 RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
@@ -76,9 +76,10 @@ def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> st
 
 def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0) -> Change | None:
     """The conversation with one more message or amendment of `size` bytes; None for an amendment if nothing waits."""
+    rules = arrival.rules.of(arrival.agent or conversation.agent)
     if not arrival.message.is_amendment:
-        return receive(conversation, arrival.rules, now, arrival.agent, size)
-    amended = amend(conversation, arrival.rules, size)
+        return receive(conversation, rules, now, arrival.agent, size)
+    amended = amend(conversation, rules, size)
     return None if amended is None else Change(amended)
 
 
@@ -109,7 +110,7 @@ def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversati
     return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
 
 
-def touch(conversation: Conversation, key: ConversationKey, touch: Touch, rules: Rules, now: int) -> Change:
+def touch(conversation: Conversation, key: ConversationKey, touch: Touch, by_agent: RulesByAgent, now: int) -> Change:
     """The conversation after a sign or an order. Composing never creates a turn and never makes one due earlier."""
     if touch.kind == "flush":
         return Change(_flushed(conversation, now))
@@ -118,6 +119,7 @@ def touch(conversation: Conversation, key: ConversationKey, touch: Touch, rules:
     buffer = conversation.buffer
     if buffer is None:
         return Change(conversation)
+    rules = by_agent.of(conversation.agent)
     if touch.kind == "hold":
         due = buffer.due_by_messages if buffer.due.reason == "held" else buffer.due
         buffer = replace(buffer, held_until=now + touch.duration_ms)

@@ -21,6 +21,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
+from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.testing.clock import VirtualClock
 from turntake.testing.documents_contract import DocumentsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
@@ -511,6 +512,20 @@ class StoreContract(DocumentsContract):
             assert ids_of(claim) == [expected]
             await store.settle(claim, Answered())
         assert await store.next_due() is None
+
+    async def test_the_rules_are_those_of_the_conversations_agent(self, store: Store, clock: VirtualClock) -> None:
+        """A message names it, later ones need not: only the store knows it then, and asks the rules."""
+        sales = Layer({"silence_ms": 2_000, "typing_inference_ms": 0, "activity_ms": 9_000, "max_messages": 3})
+        rules = RuleBook({RuleScope("agent", "sales"): sales}).of(ANN)
+        (first,) = await store.append([Append(ANN, Message("m1"), rules)])
+        assert first.due_at == clock.now() + 1_000
+        (second,) = await store.append([Append(ANN, Message("m2"), rules, "sales")])
+        assert second.due_at == clock.now() + 2_000
+        touched = await store.touch(ANN, Touch("composing"), rules)
+        assert touched is not None
+        assert touched.due_at == clock.now() + 9_000
+        (third,) = await store.append([Append(ANN, Message("m3"), rules)])
+        assert third.reason == "max messages"
 
     async def test_an_amendment_changes_what_waits_and_keeps_the_deadline(
         self, store: Store, clock: VirtualClock

@@ -67,7 +67,7 @@ class Ledger:
         if answer.status != "buffered":
             return
         self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
-        self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.max_wait_ms)
+        self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.of("").max_wait_ms)
         if answer.interrupted is not None:
             assert not message.is_amendment, "an amendment stops no answer"
             assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"

@@ -29,7 +29,8 @@ from turntake.rules.conversation import (
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
 from turntake.rules.records import Append, Claim
-from turntake.rules.rules import Rules
+from turntake.rules.rules import Rules, RulesByAgent
+from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.transitions import holds, turn_id
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_ledger import Ledger
@@ -54,6 +55,9 @@ RULES = (
     Rules(on_busy="interrupt"),
     Rules(on_busy="interrupt", max_interrupts=1, max_wait_ms=2_000),
 )
+AGENTS = ("", "sales")
+BY_AGENT = RuleBook({RuleScope("agent", "sales"): Layer({"max_messages": 2, "silence_ms": 2_000})}).of(STRANGER)
+"""Rules that only the store can tell, since it alone knows the agent that a conversation has."""
 PAUSES_MS = (0, 1, 499, 500, 1_000, 3_000, 5_000, 60_000, 3_600_000)
 LEASE_MS = 60_000
 LEASES_MS = (1, 1_000, LEASE_MS)
@@ -82,8 +86,8 @@ arrivals = st.builds(
     Append,
     key=st.sampled_from(KEYS),
     message=messages,
-    rules=st.sampled_from(RULES),
-    agent=st.sampled_from(["", "", "sales"]),
+    rules=st.sampled_from((*RULES, BY_AGENT)),
+    agent=st.sampled_from(["", *AGENTS]),
 )
 orders = st.builds(
     Touch,
@@ -169,14 +173,14 @@ class ModelMachine(RuleBasedStateMachine):
     def let_time_pass(self, duration_ms: int) -> None:
         at_once(self.clock.advance(duration_ms))
 
-    @rule(key=st.sampled_from((*KEYS, STRANGER)), order=orders, rules=st.sampled_from(RULES))
-    def touch(self, key: ConversationKey, order: Touch, rules: Rules) -> None:
+    @rule(key=st.sampled_from((*KEYS, STRANGER)), order=orders, rules=st.sampled_from((*RULES, BY_AGENT)))
+    def touch(self, key: ConversationKey, order: Touch, rules: RulesByAgent) -> None:
         before = self.model.find(key)
         after = self.ask(lambda store: store.touch(key, order, rules))
         assert (after is None) == (before is None)
         if before is None or before.conversation.buffer is None:
             return
-        self.ledger.max_wait_ms[key] = max(self.ledger.max_wait_ms[key], rules.max_wait_ms)
+        self.ledger.max_wait_ms[key] = max(self.ledger.max_wait_ms[key], rules.of("").max_wait_ms)
         if order.kind == "clear":
             head, tail = before.conversation.buffer.head, before.conversation.next_seq - 1
             letter_id = turn_id(key, head, tail, before.conversation.began_at)

@@ -30,7 +30,7 @@ from turntake.rules.conversation import (
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, Claim, appended
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 from turntake.rules.transitions import open_ranges
 
 # A million values: two histories of one row agree on a version once in a million writes. Lua counts exactly to 53 bits,
@@ -138,7 +138,7 @@ class Draft(msgspec.Struct, gc=False):
         self.added[message_id] = Added(before.next_seq, message_id, at, payload)
         return appended(self._put(change), "buffered", change.closed)
 
-    def touch(self, touch: Touch, rules: Rules) -> Conversation | None:
+    def touch(self, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         if not self.is_there:
             return None
         change = transitions.touch(self.conversation, self.key, touch, rules, self.now)

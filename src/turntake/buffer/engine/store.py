@@ -30,7 +30,7 @@ from turntake.rules.conversation import Conversation, Lease, Progress, Retry, Se
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, Snapshot
-from turntake.rules.rules import Rules
+from turntake.rules.rules import RulesByAgent
 from turntake.rules.transitions import is_same
 from turntake.rules.watch import ALONE, LIVING_MS, Place, may_claim_at, place_of, wake_at
 
@@ -89,7 +89,7 @@ class CasStore(Store, Clocked):
             call.submit_to(self._queue(key), key, own)
         return await call.future
 
-    async def touch(self, key: ConversationKey, touch: Touch, rules: Rules) -> Conversation | None:
+    async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         return await self._submit(key, lambda draft: draft.touch(touch, rules))
 
     async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
