@@ -202,8 +202,8 @@ def test_options_in_code_are_checked_as_those_in_a_file(options: dict[str, Any])
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"rules": {"silence_ms": 5}}, "rules= is of type dict: write Rules"),
-        ({"rules": "quick"}, "There is no preset 'quick'; there are: complex-inquiry"),
+        ({"rules": ["silence_ms"]}, "rules= is of type list: write Rules"),
+        ({"rules": "quick"}, 'There is no preset "quick"; there are: complex-inquiry'),
         ({"role": "worker"}, "There is no role 'worker'; there are: all, accept, work."),
         ({"agent": "echo"}, "agent= is of type str: give a function that takes a Turn"),
         ({"yields": "tokens"}, "yields = 'tokens': expected one of"),

@@ -7,7 +7,7 @@ connects the parts and tells those who listen: the alarm, the worker and the obs
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
@@ -48,8 +48,8 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
-from turntake.rules.rules import PRESETS, Rules
-from turntake.rules.scopes import DEFAULT, Layer, RuleBook
+from turntake.rules.rules import Rules
+from turntake.rules.scopes import DEFAULT, Layer, RuleBook, layers_in
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -76,7 +76,7 @@ class TurnTake:
         self,
         store: str | Store = DEFAULT_STORE,
         *,
-        rules: Rules | str = Rules(),  # noqa: B008 - a frozen value
+        rules: Rules | str | Mapping[str, Any] | RuleBook = Rules(),  # noqa: B008 - a frozen value
         agent: Sink | Handler | None = None,
         outbound: Outbound | None = None,
         role: Role = DEFAULT_ROLE,
@@ -91,7 +91,8 @@ class TurnTake:
         observers: Sequence[Observer] = (),
         yields: Yields = _HANDLER.yields,
     ) -> None:
-        """`rules` may name a preset. A `store` or `agent` object passed in is used, and closed by whoever made it.
+        """`rules` may name a preset, or be a table as in turntake.toml: `{"tenant": {"acme": {"silence_ms": 2_000}}}`. A
+        `store` or `agent` object passed in is used, and closed by whoever made it.
 
         `role` says what this process does by itself: with "accept" it claims no turn and needs no agent; with "work" it
         takes no messages over HTTP. `receive` and `accept` buffer messages in every role, since a handler may write to
@@ -101,7 +102,7 @@ class TurnTake:
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
-        self._book = RuleBook({DEFAULT: Layer.of(_rules(rules))})
+        self._book = _book(rules)
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
@@ -216,7 +217,7 @@ class TurnTake:
     @rules.setter
     def rules(self, rules: Rules) -> None:
         """Counts from the next message on."""
-        self._book = RuleBook({DEFAULT: Layer.of(rules)})
+        self._book = _book(rules)
 
     def rules_for(self, key: ConversationKey, agent: str = "") -> Rules:
         """The rules a conversation with this agent lives by."""
@@ -373,14 +374,17 @@ def _valid(options: S) -> S:
     return options
 
 
-def _rules(rules: Rules | str) -> Rules:
-    if isinstance(rules, Rules):
+def _book(rules: Rules | str | Mapping[str, Any] | RuleBook) -> RuleBook:
+    if isinstance(rules, RuleBook):
         return rules
-    if not isinstance(rules, str):
+    if isinstance(rules, Rules):
+        return RuleBook({DEFAULT: Layer.of(rules)})
+    if not isinstance(rules, str | Mapping):
         raise ConfigurationError(f"rules= is of type {type(rules).__name__}: write Rules(silence_ms=…), or a preset.")
-    if rules not in PRESETS:
-        raise ConfigurationError(f"There is no preset {rules!r}; there are: {', '.join(sorted(PRESETS))}.")
-    return PRESETS[rules]
+    try:
+        return RuleBook({DEFAULT: Layer(preset=rules)} if isinstance(rules, str) else layers_in(rules))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def _role(role: Role) -> Role:

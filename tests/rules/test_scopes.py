@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from turntake.rules import scopes
 from turntake.rules.key import ConversationKey
 from turntake.rules.rules import PRESETS, Rules
-from turntake.rules.scopes import DEFAULT, SCOPE_KINDS, Layer, Origin, RuleBook, RuleScope
+from turntake.rules.scopes import DEFAULT, SCOPE_KINDS, Layer, Origin, RuleBook, RuleScope, layers_in, scope_of
 
 ANN = ConversationKey.of("ann", tenant="acme", channel="whatsapp")
 BOB = ConversationKey.of("bob", tenant="zeta", channel="slack")
@@ -109,6 +110,7 @@ LAYERS = st.dictionaries(
 )
 
 
+@hypothesis.settings(deadline=None)
 @given(LAYERS, LAYERS, st.sampled_from(["", "sales", "support"]), st.sampled_from([ANN, BOB]))
 def test_every_rule_is_what_the_most_specific_layer_that_names_it_says(
     settings: dict[RuleScope, Layer], live: dict[RuleScope, Layer], agent: str, key: ConversationKey
@@ -169,3 +171,41 @@ def test_no_more_places_are_remembered_than_there_is_room_for(monkeypatch: pytes
         assert ours.of(ConversationKey.of("ann", tenant=f"t{number}")).of("") == Rules()
     assert len(ours._places) <= 3
     assert ours.of(ANN).of("").silence_ms == 700
+
+
+def test_a_table_says_rules_for_everybody_and_for_single_scopes() -> None:
+    """As turntake.toml has them, for programs that have no file."""
+    table = {"silence_ms": 700, "tenant": {"acme": {"preset": "quick-support", "capacity": 9}}, "agent": {"sales": {}}}
+    assert layers_in(table) == {
+        DEFAULT: Layer({"silence_ms": 700}),
+        ACME: Layer({"capacity": 9}, "quick-support"),
+        SALES: Layer(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"tenant": 5}, r"\[tenant\] is of type int: write a table"),
+        ({"tenant": {"acme": 5}}, r"\[tenant acme\] is of type int: write a table"),
+        ({"tenants": {}}, "tenants: there is no such field"),
+        ({"agent": {"": {}}}, "Which agent"),
+        ({"conversation": {"ann": {}}}, "A conversation key reads"),
+    ],
+)
+def test_a_table_that_says_nothing_that_could_be_is_refused(table: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        layers_in(table)
+
+
+@pytest.mark.parametrize(("kind", "id"), [("default", "acme"), ("team", "acme"), ("tenant", ""), ("platform", "a\x00")])
+def test_a_scope_that_there_cannot_be_is_refused(kind: str, id: str) -> None:
+    with pytest.raises(ValueError, match=r"no id|no scope|empty|control"):
+        scope_of(kind, id)
+
+
+def test_a_scope_has_its_id_as_keys_have_it() -> None:
+    """Two spellings of one name are one tenant."""
+    assert scope_of("tenant", "cafe\u0301") == RuleScope("tenant", "caf\u00e9")
+    assert scope_of("default") == scope_of("default", "default") == DEFAULT
+    assert scope_of("conversation", str(ANN)) == OWN

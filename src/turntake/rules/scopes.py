@@ -41,6 +41,24 @@ class RuleScope(NamedTuple):
 
 
 DEFAULT = RuleScope("default")
+
+
+def scope_of(kind: str, id: str = "") -> RuleScope:
+    """The scope that somebody names. Raises ValueError if there cannot be such a one."""
+    if kind not in SCOPE_KINDS:
+        raise ValueError(f'There is no scope "{kind}"; there are: {", ".join(SCOPE_KINDS)}.')
+    if kind == "default":
+        if id not in ("", "default"):
+            raise ValueError("The default is for everybody and has no id.")
+        return DEFAULT
+    if kind == "conversation":
+        return RuleScope("conversation", str(ConversationKey.parse(id)))
+    if not id:
+        raise ValueError(f"Which {kind}? Its id is empty.")
+    # Ids are compared with the parts of keys, so they are brought into the same form.
+    return RuleScope(kind, ConversationKey.of("anybody", tenant=id).tenant)
+
+
 RESTRICTED = ("silence_ms", "window_ms", "max_wait_ms", "min_messages", "max_messages")
 """The rules of which one value can make another impossible."""
 MOST_KNOWN = 10_000
@@ -71,6 +89,31 @@ class Layer(msgspec.Struct, frozen=True):
         """What these rules say beyond the defaults."""
         values = msgspec.structs.asdict(rules)
         return cls({name: value for name, value in values.items() if value != _DEFAULTS[name]})
+
+
+def layers_in(table: Mapping[str, Any]) -> dict[RuleScope, Layer]:
+    """The layers that a table says, as in `{"silence_ms": 500, "tenant": {"acme": {"silence_ms": 2_000}}}`.
+
+    Each may name a `preset`. Raises ValueError.
+    """
+    own = dict(table)
+    layers = {}
+    for kind in SCOPE_KINDS[1:]:
+        for id, values in _table(kind, own.pop(kind, {})).items():
+            scope = scope_of(kind, id)
+            layers[scope] = _layer_in(_table(str(scope), values))
+    return {DEFAULT: _layer_in(own), **layers}
+
+
+def _layer_in(table: Mapping[str, Any]) -> Layer:
+    values = dict(table)
+    return Layer(preset=values.pop("preset", ""), values=values)
+
+
+def _table(where: str, given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"[{where}] is of type {type(given).__name__}: write a table.")
+    return given
 
 
 class Origin(NamedTuple):

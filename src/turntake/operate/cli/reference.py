@@ -35,6 +35,12 @@ Every installed channel is a section, others' plug-ins too. A second account of 
 its own, and shares none with the first: after `[whatsapp] accounts = ["sales"]`, its secret is
 `TURNTAKE_WHATSAPP_SALES_APP_SECRET`, what is not a secret may stand under `[whatsapp.sales]`, and its webhooks go to
 `/webhooks/whatsapp/sales`. `turntake channels` lists all of them and what each still needs.
+
+Every rule, and a preset, may also be set for less than everybody, in `turntake.toml` only: under
+`[rules.platform.whatsapp]`, `[rules.tenant.acme]`, `[rules.agent.sales]` or
+`[rules.conversation."acme:whatsapp:default:4912345"]`. Each says only what it overrides, and the more specific one
+counts: `[rules]` < platform < tenant < agent < conversation. Rules that are set while the server runs count more than
+those for the same scope here.
 """
 _CLI_HEAD = """# The command line
 

@@ -22,6 +22,7 @@ from turntake.operate.channel_plugins import ChannelPlugin
 from turntake.operate.logs import LogOptions
 from turntake.operate.options.settings import SECRET, Setting
 from turntake.rules.rules import Rules
+from turntake.rules.scopes import Layer, RuleScope
 from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, Role
 
 
@@ -94,6 +95,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: WebhookOptions = WebhookOptions()
     replies: ReplyOptions = ReplyOptions()
     log: LogOptions = LogOptions()
+    layers: dict[RuleScope, Layer] = {}
+    """What `[rules]` says for everybody, and `[rules.tenant.acme]` and the like for some; `rules` has the first."""
     accounts: tuple[AccountOptions, ...] = ()
     sources: Sources = Sources()
 

@@ -20,6 +20,7 @@ from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, opt
 from turntake.operate.options.env_file import ENV_FILE, Environment, read_environment
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
 from turntake.operate.options.named_accounts import NamedAccounts, named_accounts, unnamed, unusable
+from turntake.operate.options.scoped_rules import check_names, is_scope, layers, scoped_settings
 from turntake.operate.options.settings import PREFIX, Setting, allowed, without_password
 from turntake.operate.options.trusted_file import why_not_ours
 from turntake.rules.rules import PRESETS, Rules
@@ -27,7 +28,6 @@ from turntake.rules.rules import PRESETS, Rules
 CONFIG_FILE = "turntake.toml"
 LATER = "comes in a later release; remove it for now"
 LATER_KEYS = frozenset({"rules.priority", "rules.on_stale"})
-LATER_SCOPES = frozenset({"platform", "tenant", "agent", "conversation"})
 LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
 
 
@@ -51,7 +51,12 @@ class ConfigFile(NamedTuple):
 
     @property
     def accounts(self) -> Tables:
-        return {keys: table for keys, table in self.tables.items() if len(keys) == 2}
+        return {keys: table for keys, table in self.tables.items() if len(keys) == 2 and not is_scope(keys)}
+
+    @property
+    def scopes(self) -> Tables:
+        """The tables of rules for less than everybody."""
+        return {keys: table for keys, table in self.tables.items() if len(keys) > 1 and is_scope(keys)}
 
 
 def load(
@@ -75,12 +80,16 @@ def load(
     values |= _from_environment(known.settings, spoken) | _from_flags(flags or {}, known)
     named = named_accounts(values, known)
     values |= _from_accounts(file, named, known) | _from_environment(named.settings, spoken)
-    settings = (*known.settings, *named.settings)
+    check_names(file.scopes, file.path)
+    scoped = scoped_settings(file.scopes, known.settings)
+    values |= _from_file(file.scopes, scoped, file.path, known)
+    settings = (*known.settings, *named.settings, *(setting for setting in scoped if setting.key in values))
     filled = _filled(values, settings)
     _refuse_bad_address(filled["public_url"])
     warnings = (*untrusted, *file.ignored, *spoken.ignored, *_odd_names(spoken.names, known, named))
     return Options(
         **_typed(filled),
+        layers=layers(file.scopes, filled),
         accounts=tuple(_account_options(filled, known, named)),
         sources=Sources(MappingProxyType(filled), path, warnings, settings),
     )
@@ -227,8 +236,8 @@ def _is_table(keys: Keys, known: Catalogue) -> bool:
         case (section,):
             return section in known.sections
         case (channel, account):
-            return channel in known.channels and f"{channel}.{account}" not in known.by_key
-    return False
+            return is_scope(keys) or (channel in known.channels and f"{channel}.{account}" not in known.by_key)
+    return is_scope(keys)
 
 
 def _no_section(name: str, path: Path, known: Catalogue) -> str:
@@ -257,11 +266,8 @@ def _from_accounts(file: ConfigFile, named: NamedAccounts, known: Catalogue) -> 
 
 
 def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
-    section, _, name = key.rpartition(".")
-    if key in LATER_KEYS:
+    if _unscoped(key) in LATER_KEYS:
         raise ConfigurationError(f"{key} in {path}: {LATER}.")
-    if section == "rules" and name in LATER_SCOPES:
-        raise ConfigurationError(f"[{key}.…] in {path}: rules for one {name} {LATER.replace('comes', 'come', 1)}.")
     setting = next((setting for setting in settings if setting.key == key), None)
     if setting is None:
         near = [s.key for s in settings if not s.is_secret]
@@ -273,6 +279,11 @@ def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
     return setting
 
 
+def _unscoped(key: str) -> str:
+    """The key of the same rule for everybody, if it is that of a scope."""
+    return f"{key.partition('.')[0]}.{key.rpartition('.')[2]}"
+
+
 def _suggestion(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else "; `turntake doctor --all` lists them."
@@ -280,7 +291,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = False) -> Any:
     """The value in its type. Flags and the environment hold texts; TOML has types of its own, which must fit."""
-    if isinstance(value, str) and (setting.key, value) in LATER_VALUES:
+    if isinstance(value, str) and (_unscoped(setting.key), value) in LATER_VALUES:
         raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
     if not is_typed and _is_list(setting):
         return tuple(value.replace(",", " ").split())
