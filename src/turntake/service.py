@@ -26,8 +26,10 @@ from turntake.arrival import (
     sound_message,
     texts_of,
 )
+from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions, keep_forgetting
 from turntake.buffer.open import open_store
+from turntake.buffer.rule_keeper import RuleKeeper
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Ports
@@ -49,7 +51,7 @@ from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
-from turntake.rules.scopes import DEFAULT, Layer, RuleBook, layers_in
+from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -76,7 +78,7 @@ class TurnTake:
         self,
         store: str | Store = DEFAULT_STORE,
         *,
-        rules: Rules | str | Mapping[str, Any] | RuleBook = Rules(),  # noqa: B008 - a frozen value
+        rules: Rules | str | Mapping[str, Any] | Mapping[RuleScope, Layer] = Rules(),  # noqa: B008 - a frozen value
         agent: Sink | Handler | None = None,
         outbound: Outbound | None = None,
         role: Role = DEFAULT_ROLE,
@@ -91,7 +93,7 @@ class TurnTake:
         observers: Sequence[Observer] = (),
         yields: Yields = _HANDLER.yields,
     ) -> None:
-        """`rules` may name a preset, or be a table as in turntake.toml: `{"tenant": {"acme": {"silence_ms": 2_000}}}`. A
+        """`rules` may name a preset, or be a table as in turntake.toml: `{"tenant": {"acme": {"silence_ms": 500}}}`. A
         `store` or `agent` object passed in is used, and closed by whoever made it.
 
         `role` says what this process does by itself: with "accept" it claims no turn and needs no agent; with "work" it
@@ -102,7 +104,7 @@ class TurnTake:
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
-        self._book = _book(rules)
+        self._rules = RuleKeeper(_layers(rules))
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
@@ -148,9 +150,12 @@ class TurnTake:
             self._store = self._store_or_url
         else:
             self._store = await self._stack.enter_async_context(open_store(self._store_or_url, self.clock))
+        self._watch = DocumentWatch(self._store)
+        self._rules.open(self._store, self._watch)
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
+            await self._watch.start()
             self._start()
         except BaseException:
             await self._stack.aclose()
@@ -212,16 +217,16 @@ class TurnTake:
     @property
     def rules(self) -> Rules:
         """The rules of every conversation for which nothing else is set."""
-        return self._book.default
+        return self._rules.book.default
 
-    @rules.setter
-    def rules(self, rules: Rules) -> None:
-        """Counts from the next message on."""
-        self._book = _book(rules)
+    @property
+    def rule_keeper(self) -> RuleKeeper:
+        """Knows the rules of all scopes, and changes those that are set while the service runs."""
+        return self._rules
 
     def rules_for(self, key: ConversationKey, agent: str = "") -> Rules:
         """The rules a conversation with this agent lives by."""
-        return self._book.of(key).of(agent)
+        return self._rules.book.of(key).of(agent)
 
     async def receive(
         self, text: str, *, conversation: str | int, id: str | int, sender: str | int = "", **parts: str
@@ -246,7 +251,8 @@ class TurnTake:
     async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
-        appends = [Append(a.key, a.message, self._book.of(a.key), a.agent) for a in worded]
+        book = self._rules.book
+        appends = [Append(a.key, a.message, book.of(a.key), a.agent) for a in worded]
         answers = await self.store.append(appends) if appends else []
         receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
         if len(worded) == len(arrivals):
@@ -257,7 +263,7 @@ class TurnTake:
     async def touch(self, key: ConversationKey, touch: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown. Raises InvalidMessage."""
         key, touch = checked_key(key), checked_touch(touch)
-        conversation = await self.store.touch(key, touch, self._book.of(key))
+        conversation = await self.store.touch(key, touch, self._rules.book.of(key))
         if conversation is None:
             return None
         if conversation.due_at is not None:
@@ -314,6 +320,9 @@ class TurnTake:
             janitor = keep_forgetting(self.store, self._retention)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
+        self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
+        telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
+        self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
 
     async def _listen(self, worker: Worker) -> None:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""
@@ -374,17 +383,17 @@ def _valid(options: S) -> S:
     return options
 
 
-def _book(rules: Rules | str | Mapping[str, Any] | RuleBook) -> RuleBook:
-    if isinstance(rules, RuleBook):
-        return rules
+def _layers(rules: Rules | str | Mapping[str, Any] | Mapping[RuleScope, Layer]) -> Mapping[RuleScope, Layer]:
     if isinstance(rules, Rules):
-        return RuleBook({DEFAULT: Layer.of(rules)})
+        return {DEFAULT: Layer.of(rules)}
     if not isinstance(rules, str | Mapping):
         raise ConfigurationError(f"rules= is of type {type(rules).__name__}: write Rules(silence_ms=…), or a preset.")
     try:
-        return RuleBook({DEFAULT: Layer(preset=rules)} if isinstance(rules, str) else layers_in(rules))
+        layers = {DEFAULT: Layer(preset=rules)} if isinstance(rules, str) else layers_in(rules)
+        RuleBook(layers)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
+    return layers
 
 
 def _role(role: Role) -> Role:

@@ -16,7 +16,9 @@ from turntake.deliver.callback import Callback
 from turntake.deliver.http_agent import HttpSink
 from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Retry, Settlement
+from turntake.rules.live import Said
 from turntake.rules.records import Claim
+from turntake.rules.scopes import DEFAULT
 
 SECRET = "whsec_" + base64.b64encode(b"c" * 32).decode()
 
@@ -231,7 +233,7 @@ async def test_completing_leaves_the_next_turn_its_time() -> None:
         talking(HttpSink(agent.url), outbound=Callback(callback.url)) as talk,
     ):
         turn_id = await accepted(talk, agent)
-        talk.turns.rules = Rules(silence_ms=20_000)
+        await talk.turns.rule_keeper.change({DEFAULT: Said({"silence_ms": 20_000})}, "test")
         await talk.say("and")
         await talk.turns.complete(turn_id, ("done",))
         await talk.until("answered")

@@ -222,7 +222,7 @@ def test_a_retry_that_waits_can_be_interrupted() -> None:
     assert ids(model) == ["m1", "m2"]
 
 
-@pytest.mark.parametrize("kind", ["composing", "stopped", "flush", "hold", "clear"])
+@pytest.mark.parametrize("kind", ["composing", "stopped", "flush", "hold", "clear", "rules"])
 def test_an_order_to_an_idle_conversation_changes_nothing(kind: Literal["flush"]) -> None:
     """There is nothing to move."""
     model, claim = claimed("m1")

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Self
 
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.documents import Document, Documents
 from turntake.buffer.open import Examined
 from turntake.buffer.store import History, Letters, Page, Query, Store
@@ -71,12 +72,15 @@ class _MemoryHistory(History):
         return sorted((record for record in records if record), key=_range, reverse=True)[:limit]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
-        found = [item for item in self._model.conversations.items() if query.matches(*item)]
-        found.sort(key=lambda item: (item[1].due_at is None, item[1].due_at or 0, str(item[0])))
-        start = int(query.cursor or 0)
-        items = tuple(found[start : start + query.limit])
-        more = start + query.limit < len(found)
-        return Page(items, str(start + query.limit) if more else "")
+        matching = (item for item in self._model.conversations.items() if query.matches(*item))
+        places = [(Cursor(item[1].due_at, str(item[0])), item) for item in matching]
+        if query.cursor:
+            # By the last conversation and not by a number: those before it may have moved between two pages.
+            after = _order(Cursor.parse(query.cursor))
+            places = [(place, item) for place, item in places if _order(place) > after]
+        places.sort(key=lambda entry: _order(entry[0]))
+        page = places[: query.limit]
+        return Page(tuple(item for _, item in page), str(page[-1][0]) if len(places) > query.limit else "")
 
     async def forget(self, before: int, ids_before: int | None = None) -> int:
         return self._model.forget(before, ids_before)
@@ -132,6 +136,10 @@ class _MemoryDocuments(Documents):
 
     def _version(self, name: str) -> int:
         return self._documents[name].version if name in self._documents else 0
+
+
+def _order(place: Cursor) -> tuple[bool, int, str]:
+    return place.due_at is None, place.due_at or 0, place.key
 
 
 def _range(record: TurnRecord) -> tuple[int, int]:

@@ -11,7 +11,6 @@ from turntake.operate.accounts import Account, callbacks_of, reply_apis_of, webh
 from turntake.operate.accounts import accounts as accounts_in
 from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
-from turntake.rules.scopes import RuleBook
 from turntake.service import TurnTake
 
 OWN = ("store", "rules.", "worker.", "history.", "dedupe.", "letters.")
@@ -49,7 +48,7 @@ def assemble(options: Options) -> Parts:
         return Parts(agent.turns, agent, outbound, accounts, ignored)
     turns = TurnTake(
         options.store,
-        rules=RuleBook(options.layers),
+        rules=options.layers,
         agent=agent.sink,
         outbound=outbound,
         role=options.role,

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from turntake.rules.conversation import Buffer, Conversation, Portion, SealedTurn
-from turntake.rules.deadline import Deadline, Decision, after_message
+from turntake.rules.deadline import Deadline, Decision, after_activity, after_message, after_rules
 from turntake.rules.rules import Rules
 
 DECISIONS_KEPT = 100  # enough to see why a long burst waited; the row with them is written at every message
@@ -44,7 +44,30 @@ def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int) 
         decisions=_noted(buffer.decisions, due, now),
         one_at_a_time=not rules.enabled,
         size=buffer.size + size,
+        previous_at=buffer.last_at,
     )
+
+
+def reconsidered_buffer(conversation: Conversation, buffer: Buffer, rules: Rules, now: int) -> Buffer:
+    """The buffer with the deadline that these rules give it. A hold stays, and so does what activity added to the wait,
+    up to the longest wait that there is now."""
+    if is_ordered(buffer) or buffer.portions:
+        return buffer
+    count, previous_at = conversation.waiting, buffer.previous_at or None
+    by_messages = after_rules(rules, count, buffer.first_at, previous_at, buffer.last_at, now)
+    due = by_messages
+    if buffer.due != buffer.due_by_messages and buffer.due.reason != "held":
+        composing_ms = max(0, buffer.due.at - now)
+        due = after_activity(rules, count, buffer.first_at, by_messages, composing_ms, now)
+    if by_messages.reason != "capacity":
+        due = with_hold(buffer, due)
+    buffer = replace(buffer, one_at_a_time=not rules.enabled)
+    if max(due.at, buffer.due.at) <= now:  # it is due already, and waits for the turn under way
+        return buffer
+    decisions = buffer.decisions
+    if due.at != buffer.due.at:
+        decisions = _noted(decisions, Deadline(due.at, "rules changed"), now)
+    return replace(buffer, due=due, due_by_messages=by_messages, decisions=decisions)
 
 
 def with_room(conversation: Conversation, rules: Rules, more: int, size: int) -> Conversation:

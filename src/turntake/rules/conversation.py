@@ -60,6 +60,7 @@ class Portion(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
+    The latest message arrived at `last_at` and the one before it at `previous_at`, which is 0 if there was none.
     So many of them are `amendments`, which only change the others. `portions` are those at its beginning that are full;
     what follows them has `size` bytes.
     """
@@ -76,6 +77,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     amendments: int = 0
     portions: tuple[Portion, ...] = ()
     size: int = 0
+    previous_at: int = 0
 
     @property
     def last_portion_from(self) -> int:
@@ -251,7 +253,8 @@ class Change(NamedTuple):
 
 
 class Touch(msgspec.Struct, frozen=True):
-    """A sign or an order without a message: the person composes, or somebody flushes, holds or clears."""
+    """A sign or an order without a message: the person composes, somebody flushes, holds or clears, or the rules are
+    others than before."""
 
-    kind: Literal["composing", "stopped", "flush", "hold", "clear"]
+    kind: Literal["composing", "stopped", "flush", "hold", "clear", "rules"]
     duration_ms: int = 0

@@ -20,6 +20,7 @@ REASONS = {
     "held": "somebody put it on hold",
     "flushed": "somebody flushed it",
     "retried": "a dead letter came back",
+    "rules changed": "somebody changed the rules",
 }
 """Every reason that a deadline can have, and how a sentence goes on after "it waits, because"."""
 
@@ -69,6 +70,13 @@ def after_composing(rules: Rules, due: Deadline, due_by_messages: Deadline, now:
     """The deadline once composing stopped: what the messages alone say, after a last silence in case one is coming."""
     back = Deadline(max(due_by_messages.at, now + rules.silence_ms), due_by_messages.reason)
     return back if back.at < due.at else due
+
+
+def after_rules(rules: Rules, count: int, first_at: int, previous_at: int | None, last_at: int, now: int) -> Deadline:
+    """The deadline of a buffer whose rules are others than before: as if its latest message had come under them, but
+    not in the past."""
+    due = after_message(rules, count, first_at, previous_at, last_at)
+    return due if due.at >= now else Deadline(now, due.reason)
 
 
 def _once_quiet(rules: Rules, first_at: int, previous_at: int | None, now: int) -> Deadline:

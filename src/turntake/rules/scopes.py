@@ -91,11 +91,13 @@ class Layer(msgspec.Struct, frozen=True):
         return cls({name: value for name, value in values.items() if value != _DEFAULTS[name]})
 
 
-def layers_in(table: Mapping[str, Any]) -> dict[RuleScope, Layer]:
+def layers_in(table: Mapping[Any, Any]) -> dict[RuleScope, Layer]:
     """The layers that a table says, as in `{"silence_ms": 500, "tenant": {"acme": {"silence_ms": 2_000}}}`.
 
     Each may name a `preset`. Raises ValueError.
     """
+    if all(isinstance(scope, RuleScope) and isinstance(layer, Layer) for scope, layer in table.items()):
+        return dict(table)  # somebody has built them already
     own = dict(table)
     layers = {}
     for kind in SCOPE_KINDS[1:]:

@@ -34,6 +34,7 @@ from turntake.rules.buffer import (
     grown_buffer,
     is_ordered,
     portions_with,
+    reconsidered_buffer,
     with_hold,
     with_room,
 )
@@ -120,6 +121,8 @@ def touch(conversation: Conversation, key: ConversationKey, touch: Touch, by_age
     if buffer is None:
         return Change(conversation)
     rules = by_agent.of(conversation.agent)
+    if touch.kind == "rules":
+        return Change(replace(conversation, buffer=reconsidered_buffer(conversation, buffer, rules, now)))
     if touch.kind == "hold":
         due = buffer.due_by_messages if buffer.due.reason == "held" else buffer.due
         buffer = replace(buffer, held_until=now + touch.duration_ms)

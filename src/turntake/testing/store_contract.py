@@ -527,6 +527,21 @@ class StoreContract(DocumentsContract):
         (third,) = await store.append([Append(ANN, Message("m3"), rules)])
         assert third.reason == "max messages"
 
+    async def test_other_rules_move_the_deadline_of_what_waits_and_say_so(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """As if the latest message had come under them; a decision tells of it. Nothing moves without need."""
+        await say(store, "m1", "m2", rules=Rules(silence_ms=10_000))
+        arrived_at = clock.now()
+        await clock.advance(100)
+        for _ in range(2):
+            told = await store.touch(ANN, Touch("rules"), PLAIN)
+            assert told is not None
+            assert told.buffer is not None
+            assert (told.buffer.due.at, told.buffer.due.reason) == (arrived_at + 3_000, "typing")
+            assert [decision.reason for decision in told.buffer.decisions][-2:] == ["silence", "rules changed"]
+            assert await store.next_due() == arrived_at + 3_000
+
     async def test_an_amendment_changes_what_waits_and_keeps_the_deadline(
         self, store: Store, clock: VirtualClock
     ) -> None:

@@ -91,7 +91,7 @@ arrivals = st.builds(
 )
 orders = st.builds(
     Touch,
-    kind=st.sampled_from(["composing", "stopped", "flush", "hold", "clear"]),
+    kind=st.sampled_from(["composing", "stopped", "flush", "hold", "clear", "rules"]),
     duration_ms=st.sampled_from([0, 1_000, 60_000]),
 )
 progresses = st.sampled_from([Progress(), Progress(("one", "two"), 1, False), Progress(("one", "two"), 1, True)])

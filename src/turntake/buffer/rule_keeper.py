@@ -1,0 +1,159 @@
+"""The rules of this process: those of its settings, and those that anybody sets for all processes while they run.
+
+How this works: the live rules are one document of the store. Every process looks once a second whether it has changed,
+and makes a new book of it and its own settings. Whoever changes it also tells the conversations that wait: each is
+touched, so that its deadline is what the new rules say. That is done at once, for those who are about to fall due, and
+again when all processes know of the change, for what one of them still buffered by the old rules. Then the document
+notes that all have been told. If the process ends before that, another one goes on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
+from turntake.buffer.documents import Document
+from turntake.buffer.store import Query, Store
+from turntake.errors import StoreUnavailable
+from turntake.rules.key import ConversationKey
+from turntake.rules.live import LiveRules, Wanted, changed, check, is_among, rolled_back
+from turntake.rules.scopes import Layers, RuleBook, RuleScope
+
+DOCUMENT = "rules"
+ROUNDS = 10  # somebody else was quicker so often in a row: then there are more than people who change rules
+SEEN_BY_ALL_MS = 2 * LOOK_EVERY_MS
+TELLING_MS = 30_000  # a page takes milliseconds; whoever was silent for that long is gone
+PAGE = 500
+AT_ONCE = 50  # so many touches share a write; more would only keep messages waiting
+
+Touch = Callable[[ConversationKey], Awaitable[object]]
+"""Has a conversation go by the present rules."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(LiveRules).decode
+
+
+class RuleKeeper:
+    """`book` is what counts now."""
+
+    def __init__(self, settings: Layers) -> None:
+        self.settings = settings
+        self.live = LiveRules()
+        self.book = RuleBook(settings)
+        self._wake = asyncio.Event()
+        self._telling = self._told_once = 0
+
+    def open(self, store: Store, watch: DocumentWatch) -> None:
+        self._store = store
+        self._watch = watch
+        watch.follow(DOCUMENT, self._learn)
+
+    def _learn(self, document: Document) -> None:
+        self._use(_decode(document.body))
+
+    def _use(self, live: LiveRules) -> None:
+        self.book = RuleBook(self.settings, live.by_scope)
+        self.live = live
+
+    async def change(self, wanted: Wanted, author: str) -> LiveRules:
+        """Sets layers, or takes them away where there is None. Raises ValueError if that is impossible."""
+        now = self._store.clock.now()
+        return await self._commit(lambda live: changed(live, wanted, author, now))
+
+    async def roll_back(self, version: int, author: str) -> LiveRules:
+        """The layers of an earlier version, as a new one. Raises ValueError if it is not known any more."""
+        now = self._store.clock.now()
+        return await self._commit(lambda live: rolled_back(live, version, author, now))
+
+    async def _commit(self, change: Callable[[LiveRules], LiveRules]) -> LiveRules:
+        def checked(live: LiveRules) -> LiveRules:
+            after = change(live)
+            if after is live:
+                return live
+            check(after, self.settings)
+            return replace(after, telling_until=self._store.clock.now() + TELLING_MS)
+
+        live, is_changed = await self._swap(checked)
+        if is_changed:
+            self._telling = live.version
+            self._wake.set()
+        return live
+
+    async def _swap(self, change: Callable[[LiveRules], LiveRules]) -> tuple[LiveRules, bool]:
+        """The rules after the change, and whether there was anything to change."""
+        for _ in range(ROUNDS):
+            document = await self._watch.read(DOCUMENT)
+            live = LiveRules() if document is None else _decode(document.body)
+            after = change(live)
+            if after is live:
+                return live, False
+            if await self._store.documents.swap(DOCUMENT, 0 if document is None else document.version, _encode(after)):
+                self._use(after)
+                return after, True
+        raise StoreUnavailable("Too many change the rules at once; try again.")
+
+    async def keep_telling(self, touch: Touch) -> None:
+        """Tells those who wait of changes, until it is cancelled."""
+        while True:
+            timer = self._store.clock.call_at(self._store.clock.now() + LOOK_EVERY_MS, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            self._wake.clear()
+            with suppress(StoreUnavailable):
+                await self.tell(touch)
+
+    async def tell(self, touch: Touch) -> None:
+        """Does what is to be done now, if it is for this process to do."""
+        if self.live.told >= self.live.version or not await self._is_ours():
+            return
+        live = self.live
+        if self._told_once < live.version:
+            await self._walk(live.untold, touch)
+            self._told_once = live.version
+        if self._store.clock.now() >= live.changed_at + SEEN_BY_ALL_MS:
+            await self._walk(live.untold, touch)
+            await self._swap(lambda present: replace(present, told=max(present.told, live.version)))
+
+    async def _is_ours(self) -> bool:
+        """Whoever made the change tells of it. If nothing was heard of that process for long, somebody else does."""
+        if self._telling == self.live.version:
+            return True
+        now = self._store.clock.now()
+
+        def taken_over(live: LiveRules) -> LiveRules:
+            is_free = live.told < live.version and live.telling_until <= now
+            return replace(live, telling_until=now + TELLING_MS) if is_free else live
+
+        if self.live.telling_until > now:
+            return False
+        live, is_ours = await self._swap(taken_over)
+        self._telling = live.version if is_ours else self._telling
+        return is_ours
+
+    async def _walk(self, scopes: Collection[RuleScope], touch: Touch) -> None:
+        async for page in self._waiting(scopes):
+            for start in range(0, len(page), AT_ONCE):
+                await asyncio.gather(*map(touch, page[start : start + AT_ONCE]))
+            until = self._store.clock.now() + TELLING_MS
+            if until > self.live.telling_until + TELLING_MS // 2:
+                await self._swap(lambda live, until=until: replace(live, telling_until=until))  # type: ignore[misc]
+
+    async def _waiting(self, scopes: Collection[RuleScope]) -> AsyncIterator[list[ConversationKey]]:
+        """The conversations of these scopes in which something waits, those that are due first first."""
+        if all(scope.kind == "conversation" for scope in scopes):
+            yield [ConversationKey.parse(scope.id) for scope in scopes]
+            return
+        cursor = ""
+        while True:
+            page = await self._store.history.conversations(Query(limit=PAGE, cursor=cursor))
+            yield [
+                key
+                for key, conversation in page.items
+                if conversation.buffer is not None and is_among(scopes, key, conversation.agent)
+            ]
+            if not page.cursor or (page.items and page.items[-1][1].due_at is None):  # idle ones come last
+                return
+            cursor = page.cursor
