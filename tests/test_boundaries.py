@@ -29,7 +29,10 @@ RANK = {part: rank for rank, parts in enumerate(ORDER) for part in parts}
 # `TurnTake.asgi()` returns the app that is built around it: the one arrow upwards, taken when it is called.
 UPWARDS = {("turntake.service", "turntake.http.app.App"), ("turntake.service", "turntake.http.app.create")}
 # `turntake bench` measures SQLite itself as a baseline, in the very tables of the store that it stands beside.
-BASELINE = {("turntake.operate.bench.raw", f"turntake.buffer.sqlite.schema.{name}") for name in ("connect", "migrate")}
+BASELINE = {
+    ("turntake.operate.bench.raw", f"turntake.buffer.sqlite.{name}")
+    for name in ("queries.SQL", "schema.connect", "schema.migrate")
+}
 # What one part shows to those after it. Everything else in these folders is an adapter, found by its name at run time.
 ADAPTERS = {
     "turntake.buffer": (

@@ -23,8 +23,8 @@ SPOILT = b"\xff"  # no value begins with this byte
 def spoil_sqlite(request: pytest.FixtureRequest) -> None:
     path: Path = request.getfixturevalue("tmp_path")
     connection = apsw.Connection(str(path / "turntake.db"))
-    own = "conversation = (SELECT id FROM conversations WHERE key = ?)"
-    connection.execute(f"UPDATE messages SET payload = CAST(? || payload AS BLOB) WHERE {own}", (SPOILT, str(ADA)))
+    own = "number = (SELECT number FROM conversations WHERE key = ?) AND message_id IS NOT NULL"
+    connection.execute(f"UPDATE conversations SET body = CAST(? || body AS BLOB) WHERE {own}", (SPOILT, str(ADA)))
     connection.close()
 
 

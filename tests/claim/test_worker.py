@@ -144,7 +144,7 @@ async def test_a_row_that_cannot_be_read_stops_nobody_else(tmp_path: Path) -> No
     async with TurnTake(f"sqlite:///{path}", role="accept", rules=AT_ONCE) as turns:
         await turns.receive("broken", conversation="ada", id="m1")
     connection = connect(path)
-    connection.execute("UPDATE conversations SET body = x'00'")
+    connection.execute("UPDATE conversations SET body = x'00' WHERE part = 0")
     connection.close()
     turns = TurnTake(f"sqlite:///{path}", rules=AT_ONCE, agent=answer, concurrency=1)
     async with turns, answered_turns(turns, 1):

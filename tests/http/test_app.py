@@ -240,3 +240,9 @@ def test_middleware_that_somebody_adds_is_not_passed_by() -> None:
     app.add_middleware(Refusing)
     with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 1)) as client:
         assert client.post("/v1/messages", json={"conversation": "a", "id": "1", "text": "x"}).status_code == 401
+
+
+def test_paths_that_take_messages_are_tried_first() -> None:
+    """Starlette tries one path after the other, and a webhook must not wait for those that people seldom ask for."""
+    paths = [getattr(route, "path", "") for route in TurnTake("memory://", agent=Echo()).asgi().routes]
+    assert paths[:4] == ["/v1/messages", "/v1/activity", "/webhooks/{channel}", "/webhooks/{channel}/{account}"]

@@ -442,70 +442,23 @@ def test_what_comes_after_an_order_to_go_goes_along() -> None:
     assert model.conversations[KEY].due_at == 100
 
 
-def said(model: Model, count: int, rules: Rules, text: str = "hi") -> None:
-    for number in range(count):
-        model.append([Append(KEY, Message(f"{text[:5]}-{number}", text), rules)], 0)
-
-
-def ranges_of_turns(model: Model) -> list[tuple[int, int]]:
-    """Claims and answers one turn after the other, and says which messages each had."""
-    ranges = []
-    while claims := model.claim(1, LEASE_MS, 3_600_000):
-        (claim,) = claims
-        assert [message.seq for message in claim.messages] == list(range(claim.turn.head, claim.turn.tail + 1))
-        ranges.append((claim.turn.head, claim.turn.tail))
-        assert model.settle(claim, Answered(), 3_600_000)
-    return ranges
-
-
-def test_more_messages_than_a_turn_may_have_are_several_turns() -> None:
-    """However many came while the agent was busy; in order, and none is left out."""
+def test_messages_keep_their_order_while_a_clock_is_behind() -> None:
+    """Each of them, and not only the first one after it was set back."""
     model = Model()
-    said(model, 125, Rules())
-    assert ranges_of_turns(model) == [(1, 50), (51, 100), (101, 125)]
+    for message_id, now in (("m1", 1_000), ("m2", 400), ("m3", 500)):
+        send(model, message_id, now=now)
+    found = model.find(KEY)
+    assert found is not None
+    assert [message.received_at for message in found.messages] == [1_000, 1_000, 1_000]
 
 
-def test_more_bytes_than_a_turn_may_have_are_several_turns() -> None:
-    """A message that is too large by itself goes alone."""
-    model, rules = Model(), Rules(max_turn_bytes=1_000)
-    said(model, 2, rules, "x" * 400)
-    said(model, 1, rules, "y" * 5_000)
-    said(model, 3, rules, "z" * 400)
-    assert ranges_of_turns(model) == [(1, 2), (3, 3), (4, 5), (6, 6)]
-
-
-def test_the_rest_of_what_is_too_much_for_one_turn_is_due_at_once() -> None:
-    """It has waited long enough; nobody writes for it to be handed over."""
+@pytest.mark.parametrize(("first", "then", "first_turn"), [(PLAIN, OFF, ["m1"]), (OFF, PLAIN, ["m1", "m2"])])
+def test_whether_messages_go_together_is_for_the_rules_of_the_latest(
+    first: Rules, then: Rules, first_turn: list[str]
+) -> None:
+    """Switched off or on while something waits, that goes by the new rules too."""
     model = Model()
-    said(model, 60, Rules())
-    (claim,) = model.claim(1, LEASE_MS, 0)
-    assert model.settle(claim, Answered(), 10)
-    due = model.next_due()
-    assert due is not None
-    assert due <= 10
-
-
-def test_amendments_are_counted_with_the_portion_that_they_are_in() -> None:
-    """What waits is counted right before and after each portion is sealed."""
-    model, rules = Model(), Rules(capacity=3)
-    said(model, 2, rules)
-    model.append([Append(KEY, Message("a1", "better", amends="hi-0"), rules)], 0)
-    said(model, 2, rules, "again")
-    waiting = [model.conversations[KEY].waiting]
-    turns = []
-    while claims := model.claim(1, LEASE_MS, 3_600_000):
-        waiting.append(model.conversations[KEY].waiting)
-        turns.append((claims[0].turn.head, claims[0].turn.tail, claims[0].turn.amendments))
-        model.settle(claims[0], Answered(), 3_600_000)
-    assert turns == [(1, 4, 1), (5, 5, 0)]
-    assert waiting == [4, 1, 0]
-
-
-def test_an_interrupted_turn_of_full_size_keeps_what_interrupted_it() -> None:
-    """Without it, the turn would come a second time under the same id and number."""
-    model, rules = Model(), Rules(on_busy="interrupt", capacity=3)
-    said(model, 3, rules)
-    (claim,) = model.claim(1, LEASE_MS, 0)
-    said(model, 1, rules, "wait")
-    assert ranges_of_turns(model) == [(1, 4)]
-    assert claim.turn.id not in {closed.id for closed in model.closed.values() if closed.status == "answered"}
+    send(model, "m1", first)
+    send(model, "m2", then)
+    (claim,) = model.claim(1, LEASE_MS, 60_000)
+    assert [message.id for message in claim.messages] == first_turn

@@ -25,6 +25,7 @@ _OPTIONS = WebhookOptions()
 
 CHANGES = frozenset({"edit", "delete"})
 ACTIVITY = frozenset({"typing", "stopped"})
+MEANT = SAID | CHANGES | ACTIVITY
 
 
 class Intake:
@@ -83,7 +84,7 @@ class Intake:
     ) -> Iterator[tuple[ConversationKey, ChatEvent]]:
         """Those that mean something, each with its conversation."""
         for event in events:
-            if event.kind not in SAID | CHANGES | ACTIVITY:
+            if event.kind not in MEANT:
                 continue
             try:
                 yield key_of(channel, account, event, by_person=self._by_person), event

@@ -36,12 +36,13 @@ class Webhooks:
         self._public_url = public_url.rstrip("/")
         self._intake = intake
         self._refusals = refusals
+        self._signed_by = {name: frozenset(map(str.encode, channel.signed_by)) for name, channel in channels.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name, account = self._account(scope)
         request = self._request(scope, await read_body(receive))
         try:
-            self._verify(scope, request)
+            self._verify(name, account, scope, request)
             delivery = self._channels[name, account].read(request)
         except Unreadable as error:
             self._turns.observers.tell(Observer.refused, name, account, error)
@@ -53,14 +54,13 @@ class Webhooks:
 
     def refuse_early(self, scope: Scope) -> None:
         """Raises Problem for what needs no body to be refused: no such channel, no secret set, no signature sent."""
-        channel = self._channels[self._account(scope)]
+        name, account = self._account(scope)
+        channel, signed_by = self._channels[name, account], self._signed_by[name, account]
         if scope["method"] == "GET" and not channel.takes_get:
             raise Problem(405, "GET is not possible here.", headers={"Allow": "POST"})
-        is_signed = not channel.signed_by or any(
-            name.decode("latin-1") in channel.signed_by for name, _ in scope["headers"]
-        )
-        if channel.lacks_secrets or (scope["method"] == "POST" and not is_signed):
-            self._verify(scope, self._request(scope, b""))
+        is_unsigned = bool(signed_by) and signed_by.isdisjoint(dict(scope["headers"]))
+        if channel.lacks_secrets or (scope["method"] == "POST" and is_unsigned):
+            self._verify(name, account, scope, self._request(scope, b""))
 
     def _account(self, scope: Scope) -> tuple[str, str]:
         """The channel and the account at this path, if it is served."""
@@ -73,9 +73,8 @@ class Webhooks:
             raise self._refusals.answer(problem, scope.get("client"), "A webhook of no channel was refused", {})
         return name
 
-    def _verify(self, scope: Scope, request: Request) -> None:
+    def _verify(self, name: str, account: str, scope: Scope, request: Request) -> None:
         """Returns if the platform sent the request; else raises a Problem."""
-        name, account = self._account(scope)
         channel = self._channels[name, account]
         try:
             self._check_address(channel, request)

@@ -129,14 +129,13 @@ class Attempt:
         try:
             if self._outbox.progress.is_final:  # an earlier attempt got the answer, and could not send all of it
                 await self._outbox.commit()
-                return await self._send()
-            outcome = await self._hand_over()
-            if isinstance(outcome, Pending):
-                await self._wait_for_completion(outcome)
-                return None
-            await self._outbox.conclude(outcome.replies)
-            pause_ms = self._shared.breakers.pause_ms(account_of, self.claim)
-            return Retry(pause_ms, is_failure=False) if pause_ms else await self._send()
+            else:
+                outcome = await self._hand_over()
+                if isinstance(outcome, Pending):
+                    await self._wait_for_completion(outcome)
+                    return None
+                await self._outbox.conclude(outcome.replies)
+            return await self._send() if self._outbox.can_send else Answered(self._outbox.progress.replies)
         except (ClaimLost, StoreUnavailable):
             raise
         except asyncio.CancelledError as error:
@@ -150,8 +149,9 @@ class Attempt:
 
     async def _send(self) -> Settlement:
         """Sends the saved answer from a place of its account, and lets other turns have the worker slot."""
-        if not self._outbox.can_send:
-            return Answered(self._outbox.progress.replies)
+        is_new = not self.claim.turn.progress.is_final  # else its account was asked for before the attempt began
+        if is_new and (pause_ms := self._shared.breakers.pause_ms(account_of, self.claim)):
+            return Retry(pause_ms, is_failure=False)
         self.is_sending = True
         self._shared.free_slot()
         async with self._shared.places.taken(account_of(self.claim)) as has_place:
@@ -160,10 +160,14 @@ class Attempt:
         return Retry(NO_PLACE_PAUSE_MS, is_failure=False)
 
     async def _hand_over(self) -> Answer | Pending:
-        breakers = self._shared.breakers
+        breakers, sink, turn = self._shared.breakers, self._ports.sink, Turn(self.claim, self._control)
         try:
             async with self._ports.outbound.composing(self._outbox.recipient):
-                outcome = await self._deliver()
+                if sink.is_bounded:
+                    outcome = await sink.deliver(turn)
+                else:
+                    with self._shared.limits.begin() as self._control.limit:
+                        outcome = await sink.deliver(turn)
         except (ClaimLost, StoreUnavailable):
             raise
         except Away:
@@ -174,13 +178,6 @@ class Attempt:
             raise
         breakers.reached(agent_of, self.claim)
         return outcome
-
-    async def _deliver(self) -> Answer | Pending:
-        sink, turn = self._ports.sink, Turn(self.claim, self._control)
-        if sink.is_bounded:
-            return await sink.deliver(turn)
-        with self._shared.limits.begin() as self._control.limit:
-            return await sink.deliver(turn)
 
     async def _wait_for_completion(self, pending: Pending) -> None:
         self.is_pending = True

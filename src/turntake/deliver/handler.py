@@ -38,21 +38,21 @@ class HandlerSink(Sink):
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
         try:
-            return await self._called(turn)
+            if self._is_generator:
+                result = self._handler(turn)
+            elif self._is_async:
+                result = await self._handler(turn)
+            else:
+                result = await _in_thread(self._handler, turn)
+            if result is None or type(result) is str:  # which most handlers return
+                return Answer(replies_of(result))
+            return await self._answer(turn, result)
         except (Exception, *OURS):
             raise
         except BaseException as error:
             raise RuntimeError(repr(error)) from error
 
-    async def _called(self, turn: Turn) -> Answer:
-        if self._is_generator:
-            result = self._handler(turn)
-        elif self._is_async:
-            result = await self._handler(turn)
-        else:
-            result = await _in_thread(self._handler, turn)
-        if type(result) is str:  # which most handlers return
-            return Answer(replies_of(result))
+    async def _answer(self, turn: Turn, result: object) -> Answer:
         if inspect.isawaitable(result):
             result = await result
         if isinstance(result, AsyncIterator):

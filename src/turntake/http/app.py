@@ -25,7 +25,7 @@ from turntake.accept.options import Delivery, Groups, WebhookOptions
 from turntake.accept.refusals import Refusals
 from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
-from turntake.http.endpoint import Access, Endpoint
+from turntake.http.endpoint import INTAKE_ROLES, Access, Endpoint
 from turntake.http.events import EventStream
 from turntake.http.limits import ArrivingBytes, BodyLimit
 from turntake.http.options import HttpOptions
@@ -134,8 +134,9 @@ def wrap(app: ASGIApp, middleware: Sequence[Middleware]) -> ASGIApp:
 
 
 def _by_path() -> dict[str, list[Endpoint]]:
+    """The endpoints at each path. Starlette tries one path after the other, so those that take messages come first."""
     paths: dict[str, list[Endpoint]] = {}
-    for endpoint in ENDPOINTS:
+    for endpoint in sorted(ENDPOINTS, key=lambda endpoint: endpoint.roles != INTAKE_ROLES):
         paths.setdefault(endpoint.path, []).append(endpoint)
     return paths
 

@@ -8,6 +8,7 @@ Everything here is pure: no network, no clock, no state. `accept/webhooks.py` re
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -182,12 +183,12 @@ class Channel(ABC):
         """`values` are those of the options that are set, by name. One that cannot be right: ConfigurationError."""
         self._values = {option.name: values.get(option.name) or option.default for option in self.options}
 
-    @property
+    @cached_property
     def has_secret(self) -> bool:
         """Whether anything is set that webhooks are checked by: then others are meant to reach it."""
         return any(self._values[option.name].strip() not in ("", option.default) for option in self._checking())
 
-    @property
+    @cached_property
     def lacks_secrets(self) -> bool:
         """Whether it needs secrets to check webhooks, and has none of them."""
         return bool(self._checking()) and not self.has_secret

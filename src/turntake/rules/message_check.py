@@ -54,7 +54,8 @@ def _is_plain(message: Message) -> bool:
 
 def _is_flat(metadata: dict[Any, Any]) -> bool:
     """Whether it holds nothing but texts, which is what most platforms add."""
-    return all(type(name) is str and type(value) is str and _is_whole(name, value) for name, value in metadata.items())
+    texts = (*metadata, *metadata.values())
+    return set(map(type, texts)) == {str} and _is_whole(*texts)
 
 
 def _converted(message: Message) -> Message:

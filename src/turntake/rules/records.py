@@ -1,7 +1,6 @@
 """What goes into a store and what comes out of it: the values of its verbs."""
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -56,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True):
     @property
     def is_unreadable(self) -> bool:
         """Whether one of its messages cannot be read: then nobody can answer it."""
-        return any(map(attrgetter("is_unreadable"), self.messages))
+        return any(message.is_unreadable for message in self.messages if message.metadata)
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -59,6 +59,8 @@ def watches(place: Place, shard: int, shards: int) -> bool:
 
 def wake_at(place: Place, shard: int, shards: int, due_at: int) -> int | None:
     """When this worker wakes for a deadline; None if it is for others to watch."""
+    if place.workers == 1:
+        return due_at
     part = (slice_of(due_at) * _SPREAD >> 16) % parts(place, shards)
     distance = _distance(place, shard + shards * part)
     return due_at + distance * STAGGER_MS if distance < WATCHERS else None

@@ -49,6 +49,7 @@ class CasStore(Store, Clocked):
         self._backlog = Backlog()
         self._place = ALONE
         self._joined_at = 0
+        self._check: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
@@ -136,7 +137,10 @@ class CasStore(Store, Clocked):
         return await snapshot(self.backend, key)
 
     async def check(self) -> None:
-        await self.backend.probe()
+        """Whoever asks meanwhile shares the answer: anybody may ask, and on a server each look is a write."""
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(self.backend.probe())
+        await asyncio.shield(self._check)
 
     async def join(self, worker: str) -> None:
         """Whoever cannot be told who else lives takes care of everything itself, after a while."""

@@ -97,8 +97,8 @@ class SqliteArchive(Archive):
 
     def _forget(self, before: int, ids_before: int, limit: int) -> int:
         ids = rows(self._writer, "old_ids", ids_before, limit)
-        for conversation, seq in ids:
-            run(self._writer, "drop_id", conversation, seq)
+        for conversation, message_id in ids:
+            run(self._writer, "drop_part", conversation, message_id)
         turns = rows(self._writer, "closed_before", before, limit)
         for conversation, body in turns:
             self._forget_turn(conversation, decode_closed(body), ids_before)
@@ -108,10 +108,12 @@ class SqliteArchive(Archive):
 
     def _forget_turn(self, conversation: int, closed: Closed, ids_before: int) -> None:
         numbers = conversation, closed.head, closed.tail
-        if closed.status != "interrupted" and closed.at < ids_before:
+        if closed.status != "interrupted":  # else its messages are another turn's by now
+            if closed.at < ids_before:
+                run(self._writer, "drop_ids", *numbers)
+            else:
+                run(self._writer, "keep_ids", *numbers, closed.at)
             run(self._writer, "drop_messages", *numbers)
-        elif closed.status != "interrupted":
-            run(self._writer, "keep_ids", closed.at, *numbers)
         run(self._writer, "drop_turn", *numbers)
 
 

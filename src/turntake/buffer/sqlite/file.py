@@ -14,7 +14,7 @@ import apsw
 
 from turntake.errors import ConfigurationError
 
-OURS = {"conversations", "messages", "turns", "clock"}
+OURS = {"conversations", "turns", "clock"}
 PRIVATE = 0o600
 BUSY_MS = 10_000  # what whoever only looks waits for a process that holds the file
 TABLES_NAMED = 3  # enough to see whose file it is

@@ -39,8 +39,7 @@ def configure(connection: apsw.Connection, cache_kib: int = READER_CACHE_KIB) ->
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute(f"PRAGMA cache_size = -{cache_kib}")
-    # Where a savepoint keeps what it may undo: else each page that a large batch changes is written to a file first.
-    connection.execute("PRAGMA temp_store = MEMORY")
+    _sort_in(connection, "MEMORY")
 
 
 def synchronous(connection: apsw.Connection) -> str:
@@ -58,6 +57,7 @@ def migrations() -> list[tuple[int, str]]:
 def migrate(connection: apsw.Connection) -> None:
     """Brings the schema up to date. A database from a later release is refused, not guessed at."""
     known = migrations()
+    _sort_in(connection, "FILE")
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = schema_version(connection)
@@ -76,6 +76,13 @@ def migrate(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+    _sort_in(connection, "MEMORY")
+
+
+def _sort_in(connection: apsw.Connection, place: str) -> None:
+    """Where SQLite puts what it sorts, and a savepoint what it may undo. In memory: else each page that a large batch
+    changes is written to a file first. In a file for a migration, which sorts as much as there is."""
+    connection.execute(f"PRAGMA temp_store = {place}")
 
 
 def schema_version(connection: apsw.Connection) -> int:

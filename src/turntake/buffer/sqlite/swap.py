@@ -73,16 +73,29 @@ class Swap:
             return False
         key = str(draft.key)
         number = self._number(key)
-        for message in draft.added.values():
-            if not self._is_written("add_message", _message(number, message)):
-                return False
+        message = next(iter(draft.added.values()), None)
+        if message is not None and not self._adds(number, message):
+            return False
         if not self._is_written("swap", _row(number, key, draft)):
-            for message in draft.added.values():
-                run(self._connection, "drop_id", number, message.seq)
+            if message is not None:
+                self._drop(number, message.id, message.seq)
             return False
         if draft.opened or draft.closed or draft.ended:
             self._write_turns(number, draft)
         return True
+
+    def _adds(self, number: int, message: Added) -> bool:
+        """False, with nothing written, if its id is known or its number taken."""
+        if not self._is_written("add_id", (number, message.id)):
+            return False
+        if not self._is_written("add_message", _message(number, message)):
+            self._drop(number, message.id)
+            return False
+        return True
+
+    def _drop(self, number: int, *parts: int | str) -> None:
+        for part in parts:
+            run(self._connection, "drop_part", number, part)
 
     def _is_written(self, query: str, bindings: tuple[Any, ...]) -> bool:
         try:
@@ -121,9 +134,10 @@ class Swap:
                 next_number += 1
             elif self._compare(draft):
                 return False
-        # Messages first: of what can be wrong, a message that was sent again is the likeliest.
+        # Ids first: of what can be wrong, a message that was sent again is the likeliest.
         is_whole = (
-            self._all("add_message", messages, _messages(changed, new))
+            self._all("add_id", messages, _ids(changed, new))
+            and self._all("add_message", messages, _messages(changed, new))
             and self._all("swap", len(changed), _rows(changed))
             and self._all("add", len(new), _new_rows(new))
         )
@@ -184,6 +198,12 @@ def _row(number: int, key: str, draft: Draft) -> tuple[Any, ...]:
 
 
 # Made one at a time, so that a large batch does not start Python's garbage collector.
+
+
+def _ids(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
+    for number, draft in chain(*numbered):
+        for message_id in draft.added:
+            yield number, message_id
 
 
 def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
