@@ -18,7 +18,7 @@ ORDER = (
     ("arrival", "plugins", "standard_webhooks"),
     ("buffer", "observe", "platforms"),
     ("deliver",),
-    ("claim",),
+    ("api_keys", "claim"),
     ("service",),
     ("accept",),
     ("http",),
@@ -32,7 +32,12 @@ UPWARDS = {("turntake.service", "turntake.http.app.App"), ("turntake.service", "
 BASELINE = {("turntake.operate.bench.raw", f"turntake.buffer.sqlite.schema.{name}") for name in ("connect", "migrate")}
 # What one part shows to those after it. Everything else in these folders is an adapter, found by its name at run time.
 ADAPTERS = {
-    "turntake.buffer": ("turntake.buffer.janitor", "turntake.buffer.open", "turntake.buffer.store"),
+    "turntake.buffer": (
+        "turntake.buffer.documents",
+        "turntake.buffer.janitor",
+        "turntake.buffer.open",
+        "turntake.buffer.store",
+    ),
     "turntake.platforms": (
         "turntake.platforms.address",
         "turntake.platforms.channel",

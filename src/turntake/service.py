@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
+from turntake.api_keys import ApiKeys
 from turntake.arrival import (
     Arrival,
     Receipt,
@@ -102,6 +103,7 @@ class TurnTake:
         self.clock = clock or SystemClock()
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
+        self.keys = ApiKeys()
         self._book = _book(rules)
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
@@ -151,10 +153,12 @@ class TurnTake:
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
+            await self.keys.open(self._store)
             self._start()
         except BaseException:
             await self._stack.aclose()
             self._store = None
+            self.keys.close()
             raise
         return self
 
@@ -173,6 +177,7 @@ class TurnTake:
             self._worker = self._stopping = None
             self.is_draining = False
             self._store = None
+            self.keys.close()
             await self._stack.aclose()
 
     def drain(self) -> None:
@@ -308,12 +313,13 @@ class TurnTake:
         if self.role != "accept":
             if self._sink is None:
                 raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
-            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for)
+            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for, self.keys.token_for)
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
             janitor = keep_forgetting(self.store, self._retention)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
+        self._tasks.append(asyncio.create_task(self.keys.keep_fresh(self.clock), name="turntake-keys"))
 
     async def _listen(self, worker: Worker) -> None:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""
