@@ -66,8 +66,9 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
     if endpoint.scope is not None:
         # Of a key that is no OAuth token, the list says which roles are needed.
         roles = [endpoint.scope]
-        token = [{"completionToken": []}] if endpoint.takes_token else []
-        operation["security"] = [{}, {"bearer": roles}, {"apiKey": roles}, *token]
+        operation["security"] = [{}, {"bearer": roles}, {"apiKey": roles}]
+        if endpoint.takes_token:
+            operation["security"].append({"completionToken": []})
     return operation
 
 

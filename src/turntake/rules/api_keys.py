@@ -35,8 +35,8 @@ SCOPES: Mapping[KeyScope, str] = {
     "letters": "list, show, retry and discard dead letters",
     "rules": "show, set and explain rules",
     "events": "watch what happens, with the replies",
-    "admin": "make, list and revoke API keys that may do no more than itself",
-    "impersonate": "with `messages:write`: write as a person on a platform through which replies leave",
+    "admin": "make, list and revoke API keys, none stronger than itself",
+    "impersonate": "with messages:write, write as a person on a platform",
 }
 EVERY_SCOPE: frozenset[str] = frozenset(get_args(KeyScope))
 

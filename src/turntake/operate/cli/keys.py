@@ -16,7 +16,7 @@ from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError, StoreUnavailable, TurntakeError
 from turntake.http.keys import key_view, new_key_view
 from turntake.operate.cli.connection import Key, connected, since
-from turntake.operate.cli.flags import Config, Json, option, switch, tell_of_file
+from turntake.operate.cli.flags import Config, Json, option, options, switch, tell_of_file
 from turntake.operate.cli.output import clean, say, say_json, table
 from turntake.operate.options.sources import load
 from turntake.rules.api_keys import EVERY_SCOPE, SCOPES, Caller
@@ -26,8 +26,8 @@ OPERATOR = Caller("turntake keys")
 """Whoever can open the store needs no key."""
 
 Url = Annotated[str | None, option("A server to ask instead of the store that the settings name.", "URL")]
-Scope = Annotated[list[str] | None, option("What it may do; repeat it for several.", "SCOPE")]
-Tenant = Annotated[list[str] | None, option("Whose conversations it sees; repeat it for several. [all]", "TENANT")]
+Scope = Annotated[list[str] | None, options("What it may do; repeat it for several.", "SCOPE")]
+Tenant = Annotated[list[str] | None, options("Whose conversations it sees; repeat it for several. [all]", "TENANT")]
 
 _SCOPES = "\n".join(f"    {scope:<20}{sentence}" for scope, sentence in SCOPES.items())
 
@@ -137,14 +137,14 @@ def _row(key: dict[str, Any]) -> tuple[object, ...]:
 
 def _in_store(config: Path | None, act: Callable[[ApiKeys], Awaitable[Any]]) -> Any:
     """What `act` does with the keys of the store that the settings name, as JSON would have it."""
-    options = load(config=config)
-    tell_of_file(options)
-    if options.store.startswith("memory:"):
+    loaded = load(config=config)
+    tell_of_file(loaded)
+    if loaded.store.startswith("memory:"):
         raise ConfigurationError("memory:// is kept by a running server alone: name it with --url.")
 
     async def run() -> Any:
         keys = ApiKeys()
-        async with open_store(options.store, SystemClock()) as store:
+        async with open_store(loaded.store, SystemClock()) as store:
             await keys.open(store)
             if keys.is_unreadable:
                 raise StoreUnavailable("The store does not answer; `turntake doctor` says more.")
