@@ -18,7 +18,7 @@ ORDER = (
     ("arrival", "plugins", "standard_webhooks"),
     ("buffer", "observe", "platforms"),
     ("deliver",),
-    ("claim",),
+    ("api_keys", "claim"),
     ("service",),
     ("accept",),
     ("http",),

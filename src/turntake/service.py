@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
+from turntake.api_keys import ApiKeys
 from turntake.arrival import (
     Arrival,
     Receipt,
@@ -105,6 +106,7 @@ class TurnTake:
         self.observers = Observers(self.clock, observers)
         self.events = Stream(self.observers)
         self._rules = RuleKeeper(_layers(rules))
+        self.keys = ApiKeys()
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
@@ -156,10 +158,12 @@ class TurnTake:
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
             await self._watch.start()
+            await self.keys.open(self._store)
             self._start()
         except BaseException:
             await self._stack.aclose()
             self._store = None
+            self.keys.close()
             raise
         return self
 
@@ -178,6 +182,7 @@ class TurnTake:
             self._worker = self._stopping = None
             self.is_draining = False
             self._store = None
+            self.keys.close()
             await self._stack.aclose()
 
     def drain(self) -> None:
@@ -314,7 +319,7 @@ class TurnTake:
         if self.role != "accept":
             if self._sink is None:
                 raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
-            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for)
+            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for, self.keys.token_for)
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
             janitor = keep_forgetting(self.store, self._retention)
@@ -323,6 +328,7 @@ class TurnTake:
         self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
+        self._tasks.append(asyncio.create_task(self.keys.keep_fresh(self.clock), name="turntake-keys"))
 
     async def _listen(self, worker: Worker) -> None:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""

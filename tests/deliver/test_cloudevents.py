@@ -43,7 +43,7 @@ def test_names_are_those_of_the_design() -> None:
     assert set(event) == {"specversion", "id", "source", "type", "time", "datacontenttype", "subject", "data"}
     assert " ".join(event["data"]) == (
         "turnId conversationId conversationKey tenant channel account agent topic attempt reason messageCount text "
-        "messages bufferedAt firstMessageAt lastMessageAt metadata decisions"
+        "messages bufferedAt firstMessageAt lastMessageAt metadata decisions completionToken"
     )
     (message,) = event["data"]["messages"]
     assert " ".join(message) == "id seq sender text timestamp receivedAt attachments replyTo platform metadata"

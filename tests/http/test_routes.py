@@ -141,7 +141,7 @@ async def test_a_new_row_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> Non
     async def hello(turns: TurnTake, request: Request) -> Response:
         return answer({"role": turns.role})
 
-    endpoints = (*ENDPOINTS, Endpoint("GET", "/v1/hello", "Says hello.", hello, answer=dict[str, str]))
+    endpoints = (*ENDPOINTS, Endpoint("GET", "/v1/hello", "Says hello.", hello, scope="events", answer=dict[str, str]))
     monkeypatch.setattr(app, "ENDPOINTS", endpoints)
     turns = accepting()
     async with turns, calling(turns.asgi(api_keys=["secret"])) as client:

@@ -7,6 +7,7 @@ from msgspec import Meta
 from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import ConversationBody, Instant, checked, decode, read_body, send_accepted
+from turntake.accept.caller import caller_of, permitted_key
 from turntake.accept.repeated_names import FieldNames
 from turntake.instants import rfc3339
 from turntake.rules.conversation import Touch
@@ -42,7 +43,7 @@ class Activity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key, touch = activity_in(await read_body(receive))
-        conversation = await self._turns.touch(key, touch)
+        conversation = await self._turns.touch(permitted_key(caller_of(scope), key), touch)
         due = conversation.buffer.due if conversation and conversation.buffer else None
         await send_accepted(send, DueView(rfc3339(due.at), due.reason) if due else DueView(None, None))
 

@@ -17,6 +17,7 @@ from turntake.accept.body import (
     read_body,
     send_accepted,
 )
+from turntake.accept.caller import caller_of, permitted
 from turntake.accept.repeated_names import FieldNames
 from turntake.arrival import Arrival, Receipt
 from turntake.instants import rfc3339, to_ms
@@ -76,11 +77,12 @@ class Messages:
         self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        arrivals = arrivals_in(await read_body(receive))
+        arrivals, caller = arrivals_in(await read_body(receive)), caller_of(scope)
         if isinstance(arrivals, list):
-            await send_accepted(send, list(map(receipt_view, await self._turns.accept_sound(arrivals))))
+            receipts = await self._turns.accept_sound([permitted(caller, arrival) for arrival in arrivals])
+            await send_accepted(send, list(map(receipt_view, receipts)))
         else:
-            (receipt,) = await self._turns.accept_sound([arrivals])
+            (receipt,) = await self._turns.accept_sound([permitted(caller, arrivals)])
             await send_accepted(send, receipt_view(receipt))
 
 

@@ -22,19 +22,21 @@ notices one more second, and a store hardly notices one question per worker and 
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which conversations to list; an empty field means any."""
+    """Which conversations to list; an empty field means any. Of `tenants`, None means any, and an empty one none."""
 
     state: str = ""
     tenant: str = ""
     channel: str = ""
     limit: int = 50
     cursor: str = ""
+    tenants: frozenset[str] | None = None
 
     def matches(self, key: ConversationKey, conversation: Conversation) -> bool:
         return (
             self.state in ("", conversation.state)
             and self.tenant in ("", key.tenant)
             and self.channel in ("", key.channel)
+            and (self.tenants is None or key.tenant in self.tenants)
         )
 
 

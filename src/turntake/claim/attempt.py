@@ -26,7 +26,7 @@ from turntake.claim.replying import Outbox
 from turntake.claim.sending import SendingPlaces
 from turntake.deliver.outbound import Outbound
 from turntake.deliver.sink import Answer, Pending, Sink
-from turntake.deliver.turn import Turn
+from turntake.deliver.turn import Turn, no_token
 from turntake.errors import Away, ClaimLost, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
 from turntake.rules.conversation import Answered, Retry, Settlement
@@ -40,13 +40,17 @@ NO_PLACE_PAUSE_MS = 2_000
 
 
 class Ports(NamedTuple):
-    """What an attempt works with: where claims are kept, who answers, how answers leave, and who hears of it."""
+    """What an attempt works with: where claims are kept, who answers, how answers leave, and who hears of it.
+
+    `token_for` gives the token with which the agent of a turn may complete it through the API.
+    """
 
     store: Store
     sink: Sink
     outbound: Outbound
     observers: Observers
     rules_for: RulesFor
+    token_for: Callable[[str], str] = no_token
 
 
 class Shared(NamedTuple):
@@ -160,7 +164,8 @@ class Attempt:
         return Retry(NO_PLACE_PAUSE_MS, is_failure=False)
 
     async def _hand_over(self) -> Answer | Pending:
-        breakers, sink, turn = self._shared.breakers, self._ports.sink, Turn(self.claim, self._control)
+        breakers, sink = self._shared.breakers, self._ports.sink
+        turn = Turn(self.claim, self._control, self._ports.token_for)
         try:
             async with self._ports.outbound.composing(self._outbox.recipient):
                 if sink.is_bounded:

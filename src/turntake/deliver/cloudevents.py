@@ -74,6 +74,12 @@ class Batch(TurnHeader, frozen=True, rename="camel"):
     last_message_at: Instant
     metadata: EventMetadata
     decisions: tuple[EventDecision, ...]
+    completion_token: Annotated[
+        str,
+        msgspec.Meta(
+            description="In place of an API key it completes, fails or extends this turn through the API, and no other."
+        ),
+    ]
 
 
 class BatchReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +192,7 @@ def _batch(turn: Turn) -> Batch:
         last_message_at=rfc3339(max(sent)),
         metadata=EventMetadata(platform),
         decisions=tuple(event_decision(decision) for decision in turn.decisions),
+        completion_token=turn.completion_token,
     )
 
 

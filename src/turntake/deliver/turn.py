@@ -1,7 +1,7 @@
 """The turn as a handler holds it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
@@ -25,12 +25,18 @@ class TurnControl(ABC):
     def arrivals(self) -> AsyncIterator[Message]: ...
 
 
+def no_token(turn_id: str) -> str:
+    """For turns that nobody completes through the API."""
+    return ""
+
+
 class Turn:
     """One person's messages, handed over together; on a retry the same messages under the same id."""
 
-    def __init__(self, claim: Claim, control: TurnControl) -> None:
+    def __init__(self, claim: Claim, control: TurnControl, token_for: Callable[[str], str] = no_token) -> None:
         self.claim = claim
         self._control = control
+        self._token_for = token_for
 
     @property
     def id(self) -> str:
@@ -74,6 +80,12 @@ class Turn:
     @property
     def agent(self) -> str:
         return self.claim.turn.agent
+
+    @property
+    def completion_token(self) -> str:
+        """With it instead of an API key, whoever has the turn can complete, fail or extend it over HTTP, and nothing
+        else. The same on every attempt. Empty if the store could not be asked for what it is made with."""
+        return self._token_for(self.id)
 
     async def commit(self) -> None:
         """The point of no return: from here on a new message no longer interrupts this answer."""

@@ -11,19 +11,21 @@ other users are refused too: a proxy has a user of its own.
 Whatever lets a request pass returns what the app inside returns: a coroutine of its own would cost every request time.
 """
 
-import hmac
 import re
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from functools import lru_cache
 
 from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from turntake.accept.caller import CALLER
 from turntake.accept.refusals import Refusals
 from turntake.errors import ConfigurationError, Problem
+from turntake.http.callers import Callers
 from turntake.http.hosts import is_local_authority, is_loopback
-from turntake.http.made_key import MadeKey, is_from_another_site
+from turntake.http.made_key import is_from_another_site
 from turntake.http.peer_user import CONNECTION
+from turntake.rules.api_keys import Caller, KeyScope
 from turntake.service import Role, TurnTake
 
 Headers = dict[bytes, bytes]
@@ -41,20 +43,33 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="turntake"'}
 
 
 class RequireKey:
-    """Refuses every request that does not carry one of the keys."""
+    """Refuses every request that does not carry a key with the scope of its endpoint, and says who sends the others.
 
-    def __init__(self, app: ASGIApp, api_keys: Sequence[str], refusals: Refusals) -> None:
-        if not all(key.strip() for key in api_keys):
-            raise ConfigurationError("An API key is blank; remove it or give it a value.")
+    `scopes` are those of the methods at a path.
+    """
+
+    def __init__(self, app: ASGIApp, callers: Callers, refusals: Refusals, scopes: Mapping[str, KeyScope]) -> None:
         self._app = app
-        self._keys = [key.strip().encode() for key in api_keys]
+        self._callers = callers
         self._refusals = refusals
+        self._scopes = {**scopes, "HEAD": scopes["GET"]} if "GET" in scopes else scopes
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if not holds_key(dict(scope["headers"]), self._keys):
-            problem = Problem(401, ASK_FOR_KEY, headers=CHALLENGE)
-            raise self._refusals.answer(problem, scope.get("client"), "A request without a right API key", {})
+        caller = self._callers.of(scope)
+        if caller is None:
+            raise self._refused(scope)
+        needed = self._scopes[scope["method"]]
+        if not caller.may(needed):
+            raise Problem(403, _lacking(caller, needed))
+        scope[CALLER] = caller
         return self._app(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> Problem:
+        if self._callers.are_unknown:
+            detail = "The store cannot be asked for its API keys now; ask again after the seconds in Retry-After."
+            return Problem(503, detail, headers={"Retry-After": "1"})
+        problem = Problem(401, ASK_FOR_KEY, headers=CHALLENGE)
+        return self._refusals.answer(problem, scope.get("client"), "A request without a right API key", {})
 
 
 class RequireRole:
@@ -85,35 +100,40 @@ class LoopbackOnly:
     """Stands in front of everything while there are no API keys; what lies at `open_paths` passes.
 
     It refuses other machines, and pages of other sites that a browser on this machine shows: those come from loopback
-    too, whatever host name led the browser here. If others reach this server, it refuses everybody. The made key opens
-    it in any case.
+    too, whatever host name led the browser here. If others reach this server, it refuses everybody. Whoever has a key
+    or a completion token passes in any case. Once somebody made an API key all pass, and `RequireKey` asks for one.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        callers: Callers,
         refusals: Refusals,
         open_paths: tuple[str, ...] = (),
-        made_key: str = "",
         is_reached: bool = False,
         health_paths: tuple[str, ...] = (),
     ) -> None:
         self._app = app
+        self._callers = callers
         self._refusals = refusals
         self._open_paths = open_paths
-        self._key = MadeKey(made_key) if made_key else None
         self._is_reached = is_reached
         self._health_paths = health_paths
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and not get_route_path(scope).startswith(self._open_paths):
-            if self._key is not None and (response := self._key.login(scope)) is not None:
+            if (response := self._callers.login(scope)) is not None:
                 return response(scope, receive, send)
-            problem = _reached(self._key is not None) if self._is_reached else stranger(scope, self._health_paths)
-            if problem is not None and not (self._key is not None and self._key.opens(scope)):
-                sentence = "A request without an API key was refused"
-                raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
+            if not self._callers.are_named:
+                self._refuse_strangers(scope)
         return self._app(scope, receive, send)
+
+    def _refuse_strangers(self, scope: Scope) -> None:
+        has_made_key = self._callers.has_made_key
+        problem = _reached(has_made_key) if self._is_reached else stranger(scope, self._health_paths)
+        if problem is not None and self._callers.find(scope) is None:
+            sentence = "A request without an API key was refused"
+            raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
 
 
 def refuse_open_bind(host: str, api_keys: Sequence[str]) -> None:
@@ -123,13 +143,6 @@ def refuse_open_bind(host: str, api_keys: Sequence[str]) -> None:
             f"Listening on {host or 'every address'} needs an API key, since others could reach it: "
             "set TURNTAKE_API_KEYS, or listen on 127.0.0.1."
         )
-
-
-def holds_key(headers: Headers, keys: Sequence[bytes]) -> bool:
-    """Compares with every key, so that the time it takes does not tell which of them is close."""
-    scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-    key = bearer.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-    return sum(hmac.compare_digest(key, ours) for ours in keys) > 0
 
 
 def stranger(scope: Scope, health_paths: tuple[str, ...] = ()) -> Problem | None:
@@ -167,6 +180,15 @@ def _remembered(names: bytes, host: bytes, address: str) -> str:
     if not is_local_authority(host) or (address and not is_loopback(address)):
         return "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS."
     return BEHIND_PROXY if FORWARDED.search(names) else ""
+
+
+def _lacking(caller: Caller, needed: KeyScope) -> str:
+    if caller.turn_id:
+        return "A completion token completes, fails or extends its own turn; for anything else send an API key."
+    return (
+        f"This API key ({caller.name}) lacks the scope `{needed}`: use another, or make one with "
+        f"`turntake keys new NAME --scope {needed}`."
+    )
 
 
 def _reached(has_made_key: bool) -> Problem:

@@ -25,6 +25,7 @@ from turntake.accept.options import Delivery, Groups, WebhookOptions
 from turntake.accept.refusals import Refusals
 from turntake.accept.webhooks import Channels, RefuseUnsigned, Webhooks
 from turntake.http.access import LoopbackOnly, RequireKey, RequireRole
+from turntake.http.callers import Callers
 from turntake.http.endpoint import INTAKE_ROLES, Access, Endpoint
 from turntake.http.events import EventStream
 from turntake.http.limits import ArrivingBytes, BodyLimit
@@ -89,11 +90,11 @@ def create(
 
     is_reached = bool(public_url) or any(channel.has_secret for channel in (channels or {}).values())
     outer = [Middleware(Problems)]
+    callers = Callers(turns.keys, api_keys, made_key)
     if not api_keys:
         health = _paths("public")
         open_paths = _paths("signature") + (health if is_reached else ())
-        outer.append(Middleware(LoopbackOnly, refusals, open_paths, made_key, is_reached, health))
-    keys = Middleware(RequireKey, api_keys, refusals) if api_keys else None
+        outer.append(Middleware(LoopbackOnly, callers, refusals, open_paths, is_reached, health))
     arriving = ArrivingBytes(turns.clock)
     limits: dict[Access, Middleware] = {
         "key": Middleware(BodyLimit, turns.clock, max_body_bytes, receive_ms, arriving),
@@ -101,15 +102,18 @@ def create(
     }
     signed = Middleware(RefuseUnsigned, webhooks)
 
-    def middleware(endpoint: Endpoint) -> list[Middleware]:
-        """What stands in front of it, outermost first: who may call, in which role, and how large and slow."""
-        if endpoint.access not in limits:
+    def middleware(endpoints: list[Endpoint]) -> list[Middleware]:
+        """What stands in front of a path, outermost first: who may call, in which role, and how large and slow."""
+        access = endpoints[0].access
+        if access not in limits:
             return []
-        role = Middleware(RequireRole, turns, endpoint.roles)
-        first, last = ([], [signed]) if endpoint.access == "signature" else ([keys] if keys else [], [])
-        return [*first, role, *last, limits[endpoint.access]]
+        role = Middleware(RequireRole, turns, endpoints[0].roles)
+        if access == "signature":
+            return [role, signed, limits[access]]
+        scopes = {endpoint.method: endpoint.scope for endpoint in endpoints if endpoint.scope is not None}
+        return [Middleware(RequireKey, callers, refusals, scopes), role, limits[access]]
 
-    routes = {path: _route(rows, turns, instances, middleware(rows[0])) for path, rows in _by_path().items()}
+    routes = {path: _route(rows, turns, instances, middleware(rows)) for path, rows in _by_path().items()}
     app = App(
         routes=list(routes.values()),
         middleware=outer,
@@ -122,7 +126,7 @@ def create(
     app.state.turns = turns
     app.state.events = events
     app.state.intake = intake
-    app.state.has_keys = bool(api_keys) or is_reached
+    app.state.needs_key = lambda: callers.are_named or is_reached
     return app
 
 

@@ -3,6 +3,7 @@
 Everything is read from the store, so that every process gives the same answer.
 """
 
+from collections.abc import Awaitable
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,20 +11,22 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turntake.buffer.store import Query
+from turntake.accept.caller import caller_of
+from turntake.buffer.store import Page, Query
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of, conversation_key, page_of, query_of
 from turntake.http.views import ConversationView, conversation_detail, conversation_view
-from turntake.rules.conversation import State, Touch
+from turntake.rules.conversation import Conversation, State, Touch
 from turntake.rules.key import ConversationKey
 from turntake.service import TurnTake
 
 LATEST_TURNS = 10  # fit on a screen; each of them has an endpoint that shows it whole
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
-# It holds a conversation's key, each byte of which may take three characters, and must fit into a request's headers.
-Cursor = Annotated[str, Meta(max_length=4_096)]
+# It holds a conversation's key, each byte of which may take three characters, a third more when it is sealed, and must
+# fit into a request's headers.
+Cursor = Annotated[str, Meta(max_length=5_200)]
 
 
 class ConversationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,9 +57,15 @@ class NoBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def list_page(turns: TurnTake, request: Request) -> Response:
-    asked = query_of(request, ConversationQuery)
-    wanted = Query(asked.status, asked.tenant, asked.channel, asked.limit, asked.cursor)
-    page = await page_of(turns.store.history.conversations(wanted))
+    asked, caller = query_of(request, ConversationQuery), caller_of(request.scope)
+    if caller.tenants is not None and asked.tenant and asked.tenant not in caller.tenants:
+        raise Problem(404, "This API key knows of no such tenant; leave `tenant` out to list what it sees.")
+
+    def listing(cursor: str) -> Awaitable[Page[tuple[ConversationKey, Conversation]]]:
+        wanted = Query(asked.status, asked.tenant, asked.channel, asked.limit, cursor, caller.tenants)
+        return turns.store.history.conversations(wanted)
+
+    page = await page_of(turns.keys, caller, asked.cursor, listing)
     now = turns.clock.now()
     views = [conversation_view(key, conversation, now) for key, conversation in page.items]
     return answer(ConversationPage(views, page.cursor or None))
@@ -97,7 +106,11 @@ async def _detail(turns: TurnTake, key: ConversationKey) -> Response:
 
 
 def _key(request: Request) -> ConversationKey:
-    return conversation_key(request.path_params["key"])
+    """The conversation in the path, if it is one that the caller sees."""
+    key = conversation_key(request.path_params["key"])
+    if not caller_of(request.scope).sees(key):
+        raise _unknown()
+    return key
 
 
 def _unknown() -> Problem:

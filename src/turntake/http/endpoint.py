@@ -7,6 +7,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.rules.api_keys import KeyScope
 from turntake.service import Role, TurnTake
 
 JSON = "application/json"
@@ -41,9 +42,20 @@ class Endpoint:
     problems: tuple[int, ...] = ()
     media_type: str = JSON
     access: Access = "key"
+    scope: KeyScope | None = None
+    """What an API key must be allowed."""
     roles: tuple[Role, ...] = EVERY_ROLE
     is_described: bool = True
     """Whether /openapi.json and the reference page show it."""
+
+    def __post_init__(self) -> None:
+        if (self.access == "key") != (self.scope is not None):
+            raise ValueError(f"{self.method} {self.path}: an endpoint has a scope if it needs a key, and only then.")
+
+    @property
+    def takes_token(self) -> bool:
+        """Whether the completion token of a turn is enough."""
+        return self.scope == "turns:complete"
 
     @property
     def is_body_needed(self) -> bool:

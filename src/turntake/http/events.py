@@ -16,10 +16,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from turntake.accept.caller import caller_of
 from turntake.errors import Problem
 from turntake.http.json import conversation_key, query_of
 from turntake.instants import rfc3339
 from turntake.observe.stream import Happening
+from turntake.rules.api_keys import Caller
+from turntake.rules.key import ConversationKey
 from turntake.service import TurnTake
 
 MAX_WATCHERS = 200  # each holds a connection and a queue, and every event is put into every queue
@@ -51,18 +54,24 @@ class EventStream:
             end.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = query_of(Request(scope), EventQuery)
-        only = str(conversation_key(asked.conversation)) if asked.conversation else ""
+        asked, caller = query_of(Request(scope), EventQuery), caller_of(scope)
+        only = conversation_key(asked.conversation) if asked.conversation else None
+        if only is not None and not caller.sees(only):
+            raise Problem(404, "No such conversation is known.")
         if scope["method"] == "HEAD":
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await send({"type": "http.response.body", "body": b""})
             return
-        async with self._slot() as end, self._turns.events.watch() as queue:
+
+        def wants(key: ConversationKey) -> bool:
+            return key == only if only is not None else caller.sees(key)
+
+        async with self._slot() as end, self._turns.events.watch(wants) as queue:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await _write(send, b": watching\n\n")
             tasks = [
-                asyncio.create_task(_write_events(queue, only, send)),
-                asyncio.create_task(self._write_heartbeats(send)),
+                asyncio.create_task(self._write_events(queue, caller, send)),
+                asyncio.create_task(self._write_heartbeats(caller, send)),
                 asyncio.create_task(_left(receive)),
                 asyncio.create_task(end.wait()),
             ]
@@ -74,9 +83,19 @@ class EventStream:
                 await asyncio.gather(*tasks, return_exceptions=True)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _write_heartbeats(self, send: Send) -> None:
+    async def _write_events(self, queue: "asyncio.Queue[Happening]", caller: Caller, send: Send) -> None:
+        """Numbered from 1. Ends when the watcher's key was revoked: nothing is shown from then on."""
+        for number in count(1):
+            event = await queue.get()
+            if not self._turns.keys.is_in_force(caller):
+                return
+            await _write(send, frame(event, number))
+
+    async def _write_heartbeats(self, caller: Caller, send: Send) -> None:
         while True:
             await self._turns.clock.sleep(HEARTBEAT_MS)
+            if not self._turns.keys.is_in_force(caller):
+                return
             await _write(send, b": still here\n\n")
 
     @asynccontextmanager
@@ -110,15 +129,6 @@ def outward(facts: dict[str, Any]) -> dict[str, Any]:
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
-
-
-async def _write_events(queue: "asyncio.Queue[Happening]", only: str, send: Send) -> None:
-    """Events of the conversation `only`, or of all if it is empty, numbered from 1."""
-    for number in count(1):
-        event = await queue.get()
-        while only and str(event.key) != only:
-            event = await queue.get()
-        await _write(send, frame(event, number))
 
 
 async def _left(receive: Receive) -> None:

@@ -1,6 +1,6 @@
 """Reads the JSON, the query and the path of a request, and writes JSON answers. What it cannot read is a Problem."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from turntake.accept.body import PRIVATE, decode, misfit
 from turntake.accept.repeated_names import FieldNames
+from turntake.api_keys import ApiKeys
 from turntake.buffer.store import Page
 from turntake.errors import Problem
+from turntake.rules.api_keys import Caller
 from turntake.rules.key import ConversationKey
 
 T = TypeVar("T")
@@ -49,9 +51,10 @@ def conversation_key(text: str) -> ConversationKey:
         raise Problem(400, f"{error} Copy it from `conversationKey`.") from None
 
 
-async def page_of(listing: Awaitable[Page[T]]) -> Page[T]:
-    """The page that a store lists, unless the client made up its cursor."""
+async def page_of(keys: ApiKeys, caller: Caller, cursor: str, listing: Callable[[str], Awaitable[Page[T]]]) -> Page[T]:
+    """The page that a store lists from the cursor on, unless the client made it up. The next cursor is the caller's."""
     try:
-        return await listing
+        page = await listing(keys.unseal(caller, cursor))
     except (ValueError, OverflowError):
         raise Problem(400, "This cursor is not one that a listing gave; leave it out to start again.") from None
+    return Page(page.items, keys.seal(caller, page.cursor))

@@ -32,6 +32,11 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
                 "securitySchemes": {
                     "bearer": {"type": "http", "scheme": "bearer"},
                     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+                    "completionToken": {
+                        "type": "http",
+                        "scheme": "bearer",
+                        "description": "`completionToken` of the event that handed this turn over.",
+                    },
                 },
             },
         }
@@ -58,8 +63,12 @@ def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
             "required": endpoint.is_body_needed,
             "content": {JSON: {"schema": schema_of[repr(endpoint.body)]}},
         }
-    if endpoint.access == "key":
-        operation["security"] = [{}, {"bearer": []}, {"apiKey": []}]
+    if endpoint.scope is not None:
+        # Of a key that is no OAuth token, the list says which roles are needed.
+        roles = [endpoint.scope]
+        operation["security"] = [{}, {"bearer": roles}, {"apiKey": roles}]
+        if endpoint.takes_token:
+            operation["security"].append({"completionToken": []})
     return operation
 
 

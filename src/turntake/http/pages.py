@@ -29,7 +29,7 @@ HEADERS = {
 
 async def welcome(turns: TurnTake, request: Request) -> Response:
     """The page names the address it was asked under, so that its curl line can be copied as it is."""
-    key = '-H "Authorization: Bearer YOUR_KEY" ' if request.app.state.has_keys else ""
+    key = '-H "Authorization: Bearer YOUR_KEY" ' if request.app.state.needs_key() else ""
     url = key + escape(str(request.url.replace(query="")), quote=False)
     return Response(_text("welcome.html").replace(EXAMPLE_URL, url), headers=HEADERS, media_type="text/html")
 

@@ -15,7 +15,7 @@ from turntake.http.routes import ENDPOINTS
 BEGIN = "<!-- Generated from here: python -m turntake.http.reference docs/reference/http.md -->\n"
 END = "<!-- to here -->\n"
 FEW_FIELDS = 4  # fit into a line of the list; larger bodies are shown by name
-WHO = {"key": "API key", "signature": "the platform", "page": "everybody", "public": "everybody"}
+WHO = {"signature": "the platform", "page": "everybody", "public": "everybody"}
 
 
 def page(text: str) -> str:
@@ -37,9 +37,15 @@ def _line(endpoint: Endpoint) -> str:
     query = "&".join(f"{field.encode_name}=" for field in fields)
     request = f"`{endpoint.method} {endpoint.path}{query and '?'}{query}`"
     answer = _shape(endpoint.answer).replace("?", "") if endpoint.media_type == JSON else f"`{endpoint.media_type}`"
-    who = WHO[endpoint.access] + ("" if endpoint.roles == EVERY_ROLE else "; not with the role `work`")
+    who = _who(endpoint) + ("" if endpoint.roles == EVERY_ROLE else "; not with the role `work`")
     success = f"{endpoint.status} {answer}".rstrip()
     return f"| {request} | {_shape(endpoint.body)} | {success} | {endpoint.purpose} | {who} |"
+
+
+def _who(endpoint: Endpoint) -> str:
+    if endpoint.scope is None:
+        return WHO[endpoint.access]
+    return f"API key with `{endpoint.scope}`" + (", or the turn's token" if endpoint.takes_token else "")
 
 
 def _shape(kind: Any) -> str:

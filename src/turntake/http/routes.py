@@ -11,7 +11,7 @@ from starlette.responses import Response
 from turntake.accept.activity import Activity, ActivityBody, DueView
 from turntake.accept.messages import MessageBodies, MessageBody, Messages, ReceiptView
 from turntake.accept.webhooks import Webhooks
-from turntake.http import conversations, letters, pages, turns
+from turntake.http import conversations, keys, letters, pages, turns
 from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
 from turntake.http.events import EventQuery, EventStream
 from turntake.http.health import Health, Ready, healthz, readyz
@@ -23,6 +23,7 @@ MESSAGES = "/v1/messages"
 CONVERSATION = "/v1/conversations/{key}"
 TURN = "/v1/turns/{turnId}"
 LETTER = "/v1/dead-letters/{id}"
+KEYS = "/v1/keys"
 
 
 async def openapi(service: TurnTake, request: Request) -> Response:
@@ -35,6 +36,7 @@ ENDPOINTS = (
         MESSAGES,
         "Buffers a message, or a list of 1 to 100.",
         Messages,
+        scope="messages:write",
         body=MessageBody | MessageBodies,
         answer=ReceiptView | list[ReceiptView],
         status=202,
@@ -45,6 +47,7 @@ ENDPOINTS = (
         "/v1/activity",
         "Says that the person is writing or recording, or stopped: moves the deadline of what waits.",
         Activity,
+        scope="messages:write",
         body=ActivityBody,
         answer=DueView,
         status=202,
@@ -55,6 +58,7 @@ ENDPOINTS = (
         "/v1/conversations",
         "Lists conversations, those that are due soonest first.",
         conversations.list_page,
+        scope="conversations:read",
         query=conversations.ConversationQuery,
         answer=conversations.ConversationPage,
     ),
@@ -63,6 +67,7 @@ ENDPOINTS = (
         CONVERSATION,
         "Shows where a conversation stands, and why it waits.",
         conversations.show,
+        scope="conversations:read",
         answer=ConversationDetail,
         problems=(400, 404),
     ),
@@ -71,6 +76,7 @@ ENDPOINTS = (
         f"{CONVERSATION}/flush",
         "Makes what waits due now.",
         conversations.flush,
+        scope="orders",
         body=conversations.NoBody | None,
         answer=ConversationDetail,
         problems=(404,),
@@ -80,6 +86,7 @@ ENDPOINTS = (
         f"{CONVERSATION}/hold",
         "Holds what waits for at least this long.",
         conversations.hold,
+        scope="orders",
         body=conversations.HoldBody | None,
         answer=ConversationDetail,
         problems=(404,),
@@ -89,16 +96,26 @@ ENDPOINTS = (
         f"{CONVERSATION}/clear",
         "Moves what waits to the dead letters.",
         conversations.clear,
+        scope="orders",
         body=conversations.NoBody | None,
         answer=ConversationDetail,
         problems=(404,),
     ),
-    Endpoint("GET", TURN, "Shows what became of a turn.", turns.show, answer=TurnView, problems=(404,)),
+    Endpoint(
+        "GET",
+        TURN,
+        "Shows what became of a turn.",
+        turns.show,
+        scope="conversations:read",
+        answer=TurnView,
+        problems=(404,),
+    ),
     Endpoint(
         "POST",
         f"{TURN}/complete",
         "Answers a turn; again returns the first result.",
         turns.complete,
+        scope="turns:complete",
         body=turns.CompleteBody | None,
         answer=TurnView,
         problems=(404, 409),
@@ -108,6 +125,7 @@ ENDPOINTS = (
         f"{TURN}/fail",
         "Reports a failed attempt.",
         turns.fail,
+        scope="turns:complete",
         body=turns.FailBody,
         answer=TurnView,
         problems=(404, 409),
@@ -117,6 +135,7 @@ ENDPOINTS = (
         f"{TURN}/extend",
         "Keeps a turn claimed for longer.",
         turns.extend,
+        scope="turns:complete",
         body=turns.ExtendBody | None,
         answer=TurnView,
         problems=(404, 409),
@@ -126,6 +145,7 @@ ENDPOINTS = (
         "/v1/dead-letters",
         "Lists dead letters, the latest first.",
         letters.list_page,
+        scope="letters",
         query=letters.LetterQuery,
         answer=letters.LetterPage,
     ),
@@ -134,18 +154,26 @@ ENDPOINTS = (
         "/v1/dead-letters/retry",
         "Lets the messages of several dead letters wait again, due at once.",
         letters.retry_several,
+        scope="letters",
         body=letters.RetryBody | None,
         answer=letters.RetriedPage,
         status=202,
     ),
     Endpoint(
-        "GET", LETTER, "Shows a dead letter with its messages.", letters.show, answer=LetterDetail, problems=(404,)
+        "GET",
+        LETTER,
+        "Shows a dead letter with its messages.",
+        letters.show,
+        scope="letters",
+        answer=LetterDetail,
+        problems=(404,),
     ),
     Endpoint(
         "DELETE",
         LETTER,
         "Discards a dead letter; its turn stays in the history.",
         letters.discard,
+        scope="letters",
         status=204,
         problems=(404,),
     ),
@@ -154,6 +182,7 @@ ENDPOINTS = (
         f"{LETTER}/retry",
         "Lets the messages of a dead letter wait again, due at once.",
         letters.retry,
+        scope="letters",
         answer=ConversationView,
         status=202,
         problems=(404,),
@@ -163,9 +192,37 @@ ENDPOINTS = (
         "/v1/events",
         "Streams what happens in this process, as server-sent events.",
         EventStream,
+        scope="events",
         query=EventQuery,
         answer=str,
         media_type="text/event-stream",
+    ),
+    Endpoint(
+        "GET",
+        KEYS,
+        "Lists the API keys, the latest first, without the keys themselves.",
+        keys.list_all,
+        scope="admin",
+        answer=keys.KeyList,
+    ),
+    Endpoint(
+        "POST",
+        KEYS,
+        "Makes an API key, and shows it this once.",
+        keys.make,
+        scope="admin",
+        body=keys.KeyBody,
+        answer=keys.NewKeyView,
+        status=201,
+    ),
+    Endpoint(
+        "DELETE",
+        f"{KEYS}/{{id}}",
+        "Revokes an API key; within two seconds it opens nothing any more.",
+        keys.revoke,
+        scope="admin",
+        status=204,
+        problems=(404,),
     ),
     *(
         Endpoint(

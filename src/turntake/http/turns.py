@@ -10,6 +10,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.accept.caller import caller_of
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of
@@ -57,20 +58,22 @@ async def show(turns: TurnTake, request: Request) -> Response:
 
 async def complete(turns: TurnTake, request: Request) -> Response:
     replies = (await body_of(request, CompleteBody)).texts()
-    record = await turns.complete(turn_id_in(request, "turnId"), replies)
+    record = await turns.complete(await _own_turn(turns, request), replies)
     return answer(turn_view(_in_status(record, "answered", "replying")))
 
 
 async def fail(turns: TurnTake, request: Request) -> Response:
     payload = await body_of(request, FailBody)
     _in_status(await _record(turns, request), "answering")
-    record = await turns.fail(turn_id_in(request, "turnId"), payload.error, payload.retry_after_ms, payload.attempt)
+    turn_id = turn_id_in(request, "turnId")
+    record = await turns.fail(turn_id, payload.error, payload.retry_after_ms, payload.attempt)
     return answer(turn_view(_in_status(record, "answering", "dead")))
 
 
 async def extend(turns: TurnTake, request: Request) -> Response:
     payload = await body_of(request, ExtendBody)
-    record = _in_status(await turns.extend(turn_id_in(request, "turnId"), payload.lease_ms), "answering", "replying")
+    record = await turns.extend(await _own_turn(turns, request), payload.lease_ms)
+    record = _in_status(record, "answering", "replying")
     if record.turn is not None and not record.turn.is_leased:
         raise Problem(409, "Nobody holds this turn: it waits for its next attempt, so there is nothing to extend.")
     return answer(turn_view(record))
@@ -85,13 +88,30 @@ def turn_id_in(request: Request, name: str) -> str:
 
 
 async def _record(turns: TurnTake, request: Request) -> TurnRecord:
-    return _known(await turns.store.history.turn(turn_id_in(request, "turnId")))
+    """The turn in the path, if it is one that the caller sees."""
+    turn_id, caller = turn_id_in(request, "turnId"), caller_of(request.scope)
+    if caller.turn_id not in ("", turn_id):
+        raise _unknown()
+    record = await turns.store.history.turn(turn_id)
+    return _known(record if record is not None and caller.sees(record.key) else None)
+
+
+async def _own_turn(turns: TurnTake, request: Request) -> str:
+    """The id in the path. A turn's tenant never changes, so whoever sees all need not look first."""
+    caller = caller_of(request.scope)
+    if caller.tenants is not None or caller.turn_id:
+        await _record(turns, request)
+    return turn_id_in(request, "turnId")
 
 
 def _known(record: TurnRecord | None) -> TurnRecord:
     if record is None:
-        raise Problem(404, "There is no such turn, or it was forgotten; its id is `turnId` in what the agent received.")
+        raise _unknown()
     return record
+
+
+def _unknown() -> Problem:
+    return Problem(404, "There is no such turn, or it was forgotten; its id is `turnId` in what the agent received.")
 
 
 def _in_status(record: TurnRecord | None, *statuses: str) -> TurnRecord:

@@ -4,7 +4,7 @@ A watcher that falls behind misses happenings; it never slows anybody down. Noth
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Literal
 
@@ -28,6 +28,8 @@ Kind = Literal[
     "dead-lettered",
     "delivery",
 ]
+Wants = Callable[[ConversationKey], bool]
+"""Whether a watcher is told of this conversation."""
 # A burst of a thousand steps fits; a watcher that is further behind cannot be helped, and costs memory.
 QUEUE_LENGTH = 1_000
 # Replies are all that can be long. A thousand usual ones fit, and 200 watchers who stopped reading cost no more than
@@ -130,10 +132,12 @@ class ReplyReported(Happening, frozen=True, kw_only=True):
 
 
 class HappeningQueue(asyncio.Queue[Happening]):
-    """What one watcher has yet to read, bounded in number and in length."""
+    """What one watcher has yet to read, bounded in number and in length. Only what it `wants` is put into it, so that
+    what others do takes up none of its room."""
 
-    def __init__(self) -> None:
+    def __init__(self, wants: Wants) -> None:
         super().__init__(QUEUE_LENGTH)
+        self.wants = wants
         self._characters = 0
 
     def full(self) -> bool:
@@ -159,9 +163,9 @@ class Stream(Observer):
         self._watchers: set[HappeningQueue] = set()
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[HappeningQueue]:
-        """A queue of everything from now on."""
-        queue = HappeningQueue()
+    async def watch(self, wants: Wants = lambda key: True) -> AsyncIterator[HappeningQueue]:
+        """A queue of everything from now on that happens to the conversations it wants."""
+        queue = HappeningQueue(wants)
         if not self._watchers:
             self._observers.add(self)
         self._watchers.add(queue)
@@ -254,5 +258,5 @@ class Stream(Observer):
 
     def _publish(self, happening: Happening) -> None:
         for watcher in self._watchers:
-            if not watcher.full():
+            if watcher.wants(happening.key) and not watcher.full():
                 watcher.put_nowait(happening)

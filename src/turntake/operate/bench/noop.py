@@ -13,10 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import read_body, send_accepted
 from turntake.accept.refusals import Refusals
+from turntake.api_keys import ApiKeys
 from turntake.arrival import Arrival, Receipt
 from turntake.clock import SystemClock
 from turntake.http.access import LoopbackOnly
 from turntake.http.app import App, create, wrap
+from turntake.http.callers import Callers
 from turntake.http.limits import BodyLimit
 from turntake.http.problem import Problems
 from turntake.http.server import Server, listen, new_loop, tune
@@ -41,7 +43,8 @@ def app(kind: str) -> App:
         return create(Storeless("memory://", role="accept"))
     bare = App()
     clock = SystemClock()
-    limits = [Middleware(Problems), Middleware(LoopbackOnly, Refusals(clock)), Middleware(BodyLimit, clock)]
+    local = Middleware(LoopbackOnly, Callers(ApiKeys()), Refusals(clock))
+    limits = [Middleware(Problems), local, Middleware(BodyLimit, clock)]
     bare.busiest = wrap(answer, limits)
     return bare
 

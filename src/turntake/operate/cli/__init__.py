@@ -41,6 +41,7 @@ COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("channels", LOOK, "List the channels: what each still needs, and the address for its webhooks."),
     ("doctor", LOOK, "Check this installation, and show what is set and where it came from."),
     ("bench", LOOK, "Measure speed and lateness here, beside two baselines."),
+    ("keys", SET_UP, "API keys: make, list, revoke."),
     ("init", SET_UP, "Write a commented turntake.toml and an example agent."),
 )
 

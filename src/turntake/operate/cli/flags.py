@@ -22,6 +22,11 @@ def option(help: str, metavar: str | None = None) -> Parameter:
     return Parameter(help=help, metavar=metavar, show_default=False)
 
 
+def options(help: str, metavar: str) -> Parameter:
+    """A flag that may be given several times, each time with one value."""
+    return Parameter(help=help, metavar=metavar, show_default=False, negative="", consume_multiple=False)
+
+
 def switch(help: str) -> Parameter:
     """A flag without a value, and without its opposite."""
     return Parameter(help=help, negative="", show_default=False)

@@ -15,7 +15,11 @@ from turntake.operate.options.catalogue import catalogue
 from turntake.operate.options.settings import Setting, allowed, shown
 
 WIDTH = 90
-PARTS = {"letters": ("list", "show", "retry", "discard"), "turns": ("show",)}
+PARTS = {
+    "keys": ("new", "list", "revoke"),
+    "letters": ("list", "show", "retry", "discard"),
+    "turns": ("show",),
+}
 
 _SETTINGS_HEAD = """# Settings
 

@@ -1,0 +1,175 @@
+"""The API keys of an installation, as this process knows them.
+
+How this works: all keys are one document in the store, with the secret that completion tokens and sealed cursors are
+made with. A process reads it when it starts and asks once a second whether it changed, so that a key that was made or
+revoked anywhere counts everywhere within two seconds, and to check one costs a hash and no call to the store.
+
+While the document could never be read, nobody can say who may come in: then nobody does but the holders of keys that
+come from elsewhere, such as TURNTAKE_API_KEYS.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from turntake.buffer.documents import Document, Documents
+from turntake.buffer.store import Store
+from turntake.clock import Clock
+from turntake.errors import StoreUnavailable
+from turntake.rules.api_keys import KEY_BYTES, ApiKey, Caller, KeyBook, new_key
+from turntake.rules.tokens import SECRET_BYTES, TOKEN_PREFIX, completion_token, open_cursor, seal_cursor, turn_of_token
+
+DOCUMENT = "keys"
+REFRESH_MS = 1_000  # a change is seen within two seconds, also by a process that is a little late
+ROUNDS = 20  # whoever makes a key is one of a few people: to lose this often means that something else is wrong
+
+_TOKEN_PREFIX = TOKEN_PREFIX.encode()
+_CROWDED = "Too many change the API keys at once; try again."
+
+
+class ApiKeys:
+    """Finds out who calls, makes keys and revokes them. Before `open`, nothing is known."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._version = -1
+        self._book = KeyBook()
+        self._callers: dict[bytes, Caller] = {}
+        self._ids: frozenset[str] = frozenset()
+        self._is_known = False
+        self.is_needed = False
+        """Whether a key was ever made: from then on nobody is served without one, also when all are revoked."""
+
+    async def open(self, store: Store) -> None:
+        """Reads the keys; a store that does not answer now is asked again by `refresh`."""
+        self._store = store
+        try:
+            await self.refresh()
+        except StoreUnavailable:
+            return
+
+    def close(self) -> None:
+        """Its store is closed."""
+        self._store, self._version, self._is_known = None, -1, False
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the store could not be asked since `open`."""
+        return self._store is not None and not self._is_known
+
+    async def keep_fresh(self, clock: Clock) -> None:
+        """Sees what other processes change, for as long as it runs."""
+        while True:
+            await clock.sleep(REFRESH_MS)
+            try:
+                await self.refresh()
+            except StoreUnavailable:
+                continue
+
+    async def refresh(self) -> None:
+        """Reads the keys if they changed. The first process of an installation makes the secret."""
+        documents = self._documents()
+        (version,) = await documents.versions([DOCUMENT])
+        if version == self._version:
+            return
+        document = await self._read()
+        while document is None:
+            body = _encode(KeyBook(secrets.token_bytes(SECRET_BYTES)))
+            await documents.swap(DOCUMENT, 0, body)
+            document = await self._read()
+        self._use(document.version, _decode(document.body))
+
+    def caller(self, digest: bytes) -> Caller | None:
+        """Who sends a key with this hash."""
+        return self._callers.get(digest)
+
+    def caller_with_token(self, sent: bytes) -> Caller | None:
+        """Who sends the completion token of a turn."""
+        if not sent.startswith(_TOKEN_PREFIX):
+            return None
+        turn_id = turn_of_token(self._book.secret, sent)
+        return Caller("completion token", frozenset({"turns:complete"}), turn_id=turn_id) if turn_id else None
+
+    def is_in_force(self, caller: Caller) -> bool:
+        """Whether the key of a caller who came in earlier still counts."""
+        return not caller.key_id or caller.key_id in self._ids
+
+    def token_for(self, turn_id: str) -> str:
+        """The token with which the agent of this turn can complete it; empty while the secret is not known."""
+        return completion_token(self._book.secret, turn_id) if self._book.secret else ""
+
+    def seal(self, caller: Caller, cursor: str) -> str:
+        """The cursor as this caller gets it: one who sees some tenants only cannot read it."""
+        is_plain = caller.tenants is None or not cursor
+        return cursor if is_plain else seal_cursor(self._book.secret, caller.tenants or (), cursor)
+
+    def unseal(self, caller: Caller, cursor: str) -> str:
+        """The cursor that `seal` was given. Raises ValueError."""
+        is_plain = caller.tenants is None or not cursor
+        return cursor if is_plain else open_cursor(self._book.secret, caller.tenants or (), cursor)
+
+    def list(self, caller: Caller) -> list[ApiKey]:
+        """Those that the caller may know of, the latest first."""
+        return [key for key in reversed(self._book.keys) if caller.sees_key(key)]
+
+    async def make(
+        self, caller: Caller, name: str, scopes: Iterable[str], tenants: Iterable[str] | None = None
+    ) -> tuple[ApiKey, str]:
+        """A new key, and what its holder sends, which nobody can find out later.
+
+        Raises ValueError for one that cannot be, and PermissionError for one that may do more than the caller.
+        """
+        now = self._known_store().clock.now()
+        key, written = new_key(name, scopes, tenants, secrets.token_bytes(KEY_BYTES), now)
+        if lacking := caller.lacks(key):
+            raise PermissionError(f"A key makes no key that may do more than itself, and this one lacks {lacking}.")
+        await self._change(lambda book: book.with_key(key))
+        return key, written
+
+    async def revoke(self, caller: Caller, key_id: str) -> ApiKey | None:
+        """The key, which counts no longer; None if there is none that the caller may know of."""
+        await self.refresh()
+        known = self._book.find(key_id)
+        if known is None or not caller.sees_key(known):
+            return None
+        now = self._known_store().clock.now()
+        await self._change(lambda book: book.revoke(key_id, now))
+        return self._book.find(key_id)
+
+    async def _change(self, change: Callable[[KeyBook], KeyBook]) -> None:
+        for _ in range(ROUNDS):
+            await self.refresh()
+            version, book = self._version, change(self._book)
+            if await self._documents().swap(DOCUMENT, version, _encode(book)):
+                return self._use(version + 1, book)
+        raise StoreUnavailable(_CROWDED)
+
+    def _use(self, version: int, book: KeyBook) -> None:
+        self._version, self._book = version, book
+        self._callers = book.callers()
+        self._ids = frozenset(caller.key_id for caller in self._callers.values())
+        self._is_known = True
+        self.is_needed = self.is_needed or bool(book.keys)
+
+    async def _read(self) -> Document | None:
+        return await self._documents().read(DOCUMENT)
+
+    def _documents(self) -> Documents:
+        return self._known_store().documents
+
+    def _known_store(self) -> Store:
+        if self._store is None:
+            raise StoreUnavailable("TurnTake is not running, so there are no API keys yet.")
+        return self._store
+
+
+def _encode(book: KeyBook) -> bytes:
+    return msgspec.json.encode(book)
+
+
+def _decode(body: bytes) -> KeyBook:
+    try:
+        return msgspec.json.decode(body, type=KeyBook)
+    except msgspec.MsgspecError as error:
+        raise StoreUnavailable(f"The document `{DOCUMENT}` in the store, which holds the API keys: {error}.") from None
