@@ -204,6 +204,16 @@ class TurnTake:
         """For how long every slot for a turn has been taken in this process, if that is worth a word; else 0."""
         return 0 if self._worker is None else self._worker.full_ms
 
+    async def has_api_keys(self) -> bool:
+        """Whether somebody ever made an API key: asked of the store before this runs, since nobody is served without
+        one then."""
+        if isinstance(self._store_or_url, Store) or self.is_running:
+            return self.keys.is_needed
+        keys = ApiKeys()
+        async with open_store(self._store_or_url, self.clock) as store:
+            await keys.open(store)
+        return keys.is_needed
+
     @property
     def is_running(self) -> bool:
         return self._store is not None

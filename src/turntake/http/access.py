@@ -12,7 +12,7 @@ Whatever lets a request pass returns what the app inside returns: a coroutine of
 """
 
 import re
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping
 from functools import lru_cache
 
 from starlette._utils import get_route_path
@@ -38,12 +38,12 @@ FORWARDED = re.compile(
 )
 LONGEST_KEPT = 1_024  # bytes; what strangers send must not fill the memory
 ASK_FOR_KEY = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
-BEHIND_PROXY = "Without an API key nothing but webhooks passes a proxy: set TURNTAKE_API_KEYS."
+BEHIND_PROXY = "Without an API key nothing but webhooks passes a proxy: make one with `turntake keys new`."
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="turntake"'}
 
 
 class RequireKey:
-    """Refuses every request that does not carry a key with the scope of its endpoint, and says who sends the others.
+    """Refuses every request that does not carry a key with the scope of its endpoint, and notes who sends the others.
 
     `scopes` are those of the methods at a path.
     """
@@ -55,7 +55,7 @@ class RequireKey:
         self._scopes = {**scopes, "HEAD": scopes["GET"]} if "GET" in scopes else scopes
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        caller = self._callers.of(scope)
+        caller = scope.get(CALLER) or self._callers.of(scope)
         if caller is None:
             raise self._refused(scope)
         needed = self._scopes[scope["method"]]
@@ -131,17 +131,22 @@ class LoopbackOnly:
     def _refuse_strangers(self, scope: Scope) -> None:
         has_made_key = self._callers.has_made_key
         problem = _reached(has_made_key) if self._is_reached else stranger(scope, self._health_paths)
-        if problem is not None and self._callers.find(scope) is None:
+        if problem is None:
+            return
+        caller = self._callers.find(scope)
+        if caller is None:
             sentence = "A request without an API key was refused"
             raise self._refusals.answer(problem, scope.get("client"), sentence, {"status": problem.status})
+        # It passes for what it carries, so it may do no more than that allows.
+        scope[CALLER] = caller
 
 
-def refuse_open_bind(host: str, api_keys: Sequence[str]) -> None:
+def refuse_open_bind(host: str, has_keys: bool) -> None:
     """Without a key, only this machine may reach the service. Raises ConfigurationError."""
-    if not api_keys and not is_loopback(host):
+    if not has_keys and not is_loopback(host):
         raise ConfigurationError(
             f"Listening on {host or 'every address'} needs an API key, since others could reach it: "
-            "set TURNTAKE_API_KEYS, or listen on 127.0.0.1."
+            "make one with `turntake keys new`, or listen on 127.0.0.1."
         )
 
 
@@ -160,12 +165,15 @@ def stranger(scope: Scope, health_paths: tuple[str, ...] = ()) -> Problem | None
         # nginx speaks HTTP/1.0 to us unless it is told otherwise, and then says nothing about the caller.
         return Problem(403, BEHIND_PROXY)
     if (b"origin" in headers or b"sec-fetch-site" in headers) and is_from_another_site(scope["method"], headers):
-        return Problem(403, "Without an API key web pages of other sites are refused: set TURNTAKE_API_KEYS.")
+        return Problem(
+            403, "Without an API key web pages of other sites are refused: make one with `turntake keys new`."
+        )
     connection = scope.get(CONNECTION)
     if connection is not None and connection.is_another_users and get_route_path(scope) not in health_paths:
-        return Problem(
-            403, "Without an API key only programs of the user who runs it are served: set TURNTAKE_API_KEYS."
+        detail = (
+            "Without an API key only programs of the user who runs it are served: make one with `turntake keys new`."
         )
+        return Problem(403, detail)
     return None
 
 
@@ -178,7 +186,7 @@ def _shown_by(names: bytes, host: bytes, address: str) -> str:
 @lru_cache(maxsize=256)  # callers send the same each time
 def _remembered(names: bytes, host: bytes, address: str) -> str:
     if not is_local_authority(host) or (address and not is_loopback(address)):
-        return "Without an API key only this machine is served: use 127.0.0.1, or set TURNTAKE_API_KEYS."
+        return "Without an API key only this machine is served: use 127.0.0.1, or make a key with `turntake keys new`."
     return BEHIND_PROXY if FORWARDED.search(names) else ""
 
 
@@ -199,6 +207,6 @@ def _reached(has_made_key: bool) -> Problem:
     )
     detail = (
         "A channel's secret or a public address is set, so others may reach this server, and all but webhooks needs an "
-        f"API key: set TURNTAKE_API_KEYS.{ours if has_made_key else ''}"
+        f"API key: make one with `turntake keys new`.{ours if has_made_key else ''}"
     )
     return Problem(401, detail, headers=CHALLENGE)

@@ -45,7 +45,7 @@ class Callers:
         return self._keys.is_unreadable
 
     def of(self, scope: Scope) -> Caller | None:
-        """Who sends a request that passed `LoopbackOnly`, if that is installed."""
+        """Who sends a request that passed `LoopbackOnly` for where it comes from, or anyhow where that is not there."""
         return self.find(scope) if self.are_named or self.are_unknown else ANYBODY
 
     def find(self, scope: Scope) -> Caller | None:

@@ -158,7 +158,6 @@ def test_a_config_with_a_password_that_everybody_can_read(capsys: Output, free: 
     ("flags", "what", "says"),
     [
         (["--agent", "nobody:here"], "agent", "There is no module 'nobody'"),
-        (["--host", "0.0.0.0"], "access", "needs an API key"),
         (["--store", "mysql://x"], "store", "There is no store called 'mysql'"),
         (["--store", "sqlite:///no/such/t.db"], "store", "there is no folder"),
         (["--store", "host=db password=hunter2"], "store", "The store is no URL: write sqlite:///turntake.db"),
@@ -168,6 +167,20 @@ def test_problems_are_found(capsys: Output, free: str, flags: list[str], what: s
     code, checks, _ = found(capsys, "--port", free, *flags)
     assert (code, checks[what]["mark"]) == (1, "fail")
     assert says in checks[what]["says"]
+
+
+def test_an_address_for_others_needs_a_key(capsys: Output, free: str) -> None:
+    """Only the store knows whether there is one, and doctor opens none."""
+    code, checks, _ = found(capsys, "--port", free, "--host", "0.0.0.0")
+    assert (code, checks["access"]["mark"]) == (0, "warn")
+    assert "turntake keys list" in checks["access"]["says"]
+
+
+def test_keys_that_may_do_everything_are_a_warning(capsys: Output, free: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNTAKE_API_KEYS", "a-long-and-random-word-for-this-test")
+    code, checks, _ = found(capsys, "--port", free)
+    assert (code, checks["access"]["mark"]) == (0, "warn")
+    assert "turntake keys new" in checks["access"]["says"]
 
 
 def test_a_port_that_somebody_else_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,8 @@ Examples:
     turntake serve --agent my_app:answer --reload   while you write it
     turntake serve --agent https://host/agent   your own service
     turntake serve --rules-silence-ms 2500      patience with slow writers
-    TURNTAKE_API_KEYS=$(openssl rand -hex 32) turntake serve --host 0.0.0.0
+    turntake keys new operator --all-scopes     needed before the next one
+    turntake serve --host 0.0.0.0               others may call, with a key
 
 Every setting is a flag, a TURNTAKE_… variable and a line in turntake.toml:
 `turntake doctor --all` lists them, `turntake init` writes the file.
@@ -61,13 +62,15 @@ def serve(
         return keep_serving()
     from turntake.http.access import refuse_open_bind
     from turntake.http.connections import raise_file_limit
+    from turntake.http.hosts import is_loopback
     from turntake.http.server import listen, new_loop, tune
 
     options = load()
     logs.configure(options.log)
-    refuse_open_bind(options.host, options.api_keys)
     refuse_weak_secrets(options)
     parts = assemble(options)
+    if not is_loopback(options.host):
+        refuse_open_bind(options.host, bool(options.api_keys) or asyncio.run(parts.turns.has_api_keys()))
     bound = listen(options.host, options.port)
     files = raise_file_limit()
     made = None if options.api_keys else make_key(options.store)

@@ -14,17 +14,21 @@ from urllib.parse import urlsplit
 from turntake.clock import DAY_MS, Clock
 from turntake.errors import TurntakeError
 from turntake.finding import Finding
-from turntake.http.hosts import family_of, reachable
+from turntake.http.hosts import family_of, is_loopback, reachable
 from turntake.operate.accounts import accounts, is_reached
 from turntake.operate.doctor import stores
 from turntake.operate.made_key import path_for
 from turntake.operate.options.env_file import ENV_FILE
 from turntake.operate.options.groups import Options
-from turntake.operate.options.settings import without_password
+from turntake.operate.options.settings import env_of, without_password
 from turntake.operate.weak_secrets import refuse_weak_secrets, weak_secrets
 
 SQLITE_WANTED = (3, 51, 3)  # the first without the WAL-reset bug, which can corrupt a database
 YEAR_2026 = 1_767_225_600_000  # no clock that is right shows less
+ALL_POWERFUL = (
+    f"{env_of('api_keys')}: each of these keys may do everything for every tenant, and to change one takes a restart; "
+    "make keys with `turntake keys new`, give them out, then unset it"
+)
 PROBE_MS = 2_000  # a server of ours answers its health check in a few
 
 
@@ -120,21 +124,27 @@ async def agent_listens(url: str) -> Finding:
 
 def access(options: Options) -> Iterator[Finding]:
     """Who gets in, and whether the port is free."""
-    from turntake.http.access import refuse_open_bind
-
-    host, keys = options.host, options.api_keys
     try:
-        refuse_open_bind(host, keys)
         refuse_weak_secrets(options)
-        yield Finding(
-            "ok", "access", f"{len(keys)} API key{'s' if len(keys) > 1 else ''}" if keys else _without_keys(options)
-        )
+        yield _keys(options)
     except TurntakeError as error:
         yield Finding("fail", "access", str(error))
     else:
         for warning in weak_secrets(options):
             yield Finding("warn", "access", warning)
-    yield _port(host, options.port)
+    if options.api_keys:
+        yield Finding("warn", "access", ALL_POWERFUL)
+    yield _port(options.host, options.port)
+
+
+def _keys(options: Options) -> Finding:
+    count = len(options.api_keys)
+    if count:
+        return Finding("ok", "access", f"{count} API key{'s' if count > 1 else ''} in {env_of('api_keys')}")
+    if not is_loopback(options.host):
+        text = f"{options.host} is for others too: it starts only if the store has an API key (turntake keys list)"
+        return Finding("warn", "access", text)
+    return Finding("ok", "access", _without_keys(options))
 
 
 def _without_keys(options: Options) -> str:
