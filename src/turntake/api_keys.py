@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.documents import Document, Documents
 from turntake.buffer.store import Store
-from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.api_keys import KEY_BYTES, ApiKey, Caller, KeyBook, new_key
 from turntake.rules.tokens import SECRET_BYTES, TOKEN_PREFIX, completion_token, open_cursor, seal_cursor, turn_of_token
 
 DOCUMENT = "keys"
-REFRESH_MS = 1_000  # a change is seen within two seconds, also by a process that is a little late
 ROUNDS = 20  # whoever makes a key is one of a few people: to lose this often means that something else is wrong
 
 _TOKEN_PREFIX = TOKEN_PREFIX.encode()
@@ -41,9 +40,11 @@ class ApiKeys:
         self.is_needed = False
         """Whether a key was ever made: from then on nobody is served without one, also when all are revoked."""
 
-    async def open(self, store: Store) -> None:
-        """Reads the keys; a store that does not answer now is asked again by `refresh`."""
+    async def open(self, store: Store, watch: DocumentWatch | None = None) -> None:
+        """Reads the keys; a store that does not answer now is asked again by `refresh`. The watch tells of changes."""
         self._store = store
+        if watch is not None:
+            watch.follow(DOCUMENT, lambda document: self._use(document.version, _decode(document.body)))
         try:
             await self.refresh()
         except StoreUnavailable:
@@ -57,15 +58,6 @@ class ApiKeys:
     def is_unreadable(self) -> bool:
         """Whether the store could not be asked since `open`."""
         return self._store is not None and not self._is_known
-
-    async def keep_fresh(self, clock: Clock) -> None:
-        """Sees what other processes change, for as long as it runs."""
-        while True:
-            await clock.sleep(REFRESH_MS)
-            try:
-                await self.refresh()
-            except StoreUnavailable:
-                continue
 
     async def refresh(self) -> None:
         """Reads the keys if they changed. The first process of an installation makes the secret."""

@@ -27,7 +27,7 @@ from turntake.arrival import (
     sound_message,
     texts_of,
 )
-from turntake.buffer.document_watch import DocumentWatch
+from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
 from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions, keep_forgetting
 from turntake.buffer.open import open_store
 from turntake.buffer.rule_keeper import RuleKeeper
@@ -42,7 +42,7 @@ from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.options import HandlerOptions, Yields
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
-from turntake.errors import ConfigurationError
+from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.stream import Stream
 from turntake.rules.conversation import Conversation, Retry, Touch
@@ -157,8 +157,8 @@ class TurnTake:
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
+            await self.keys.open(self._store, self._watch)
             await self._watch.start()
-            await self.keys.open(self._store)
             self._start()
         except BaseException:
             await self._stack.aclose()
@@ -335,10 +335,19 @@ class TurnTake:
             janitor = keep_forgetting(self.store, self._retention)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
-        self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
+        self._tasks.append(asyncio.create_task(self._keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
-        self._tasks.append(asyncio.create_task(self.keys.keep_fresh(self.clock), name="turntake-keys"))
+
+    async def _keep_looking(self) -> None:
+        """Sees which rules and keys other processes change. A store that is away is asked again; what is known stays
+        so."""
+        while True:
+            await self.clock.sleep(LOOK_EVERY_MS)
+            with suppress(StoreUnavailable):
+                await self._watch.look()
+                if self.keys.is_unreadable:
+                    await self.keys.refresh()
 
     async def _listen(self, worker: Worker) -> None:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""

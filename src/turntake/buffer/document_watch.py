@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 import msgspec
 
@@ -56,17 +55,10 @@ class DocumentWatch:
             self._tell(name, document)
         return document
 
-    async def keep_looking(self) -> None:
-        """Until it is cancelled."""
-        while True:
-            await self._store.clock.sleep(LOOK_EVERY_MS)
-            with suppress(StoreUnavailable):
-                await self.look()
-
     def _tell(self, name: str, document: Document) -> None:
         try:
             self._followed[name](document)
-        except (ValueError, msgspec.MsgspecError) as error:
+        except (ValueError, msgspec.MsgspecError, StoreUnavailable) as error:
             # It may be damaged, or not fit the settings of this process: what was known before still counts.
             facts = {"action": "look", "document": name, "version": document.version, "reason": str(error)}
             log.error("A document of the store cannot be used; going on as before", extra=facts)

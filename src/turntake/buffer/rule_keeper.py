@@ -57,6 +57,12 @@ class RuleKeeper:
     def _use(self, live: LiveRules) -> None:
         self.book = RuleBook(self.settings, live.by_scope)
         self.live = live
+        if live.told < live.version:
+            self._wake.set()
+
+    async def refresh(self) -> None:
+        """Learns of changes that other processes made a moment ago. Raises StoreUnavailable."""
+        await self._watch.read(DOCUMENT)
 
     async def change(self, wanted: Wanted, author: str) -> LiveRules:
         """Sets layers, or takes them away where there is None. Raises ValueError if that is impossible."""
@@ -79,7 +85,6 @@ class RuleKeeper:
         live, is_changed = await self._swap(checked)
         if is_changed:
             self._telling = live.version
-            self._wake.set()
         return live
 
     async def _swap(self, change: Callable[[LiveRules], LiveRules]) -> tuple[LiveRules, bool]:
@@ -98,12 +103,13 @@ class RuleKeeper:
     async def keep_telling(self, touch: Touch) -> None:
         """Tells those who wait of changes, until it is cancelled."""
         while True:
-            timer = self._store.clock.call_at(self._store.clock.now() + LOOK_EVERY_MS, self._wake.set)
             await self._wake.wait()
-            timer.cancel()
             self._wake.clear()
             with suppress(StoreUnavailable):
                 await self.tell(touch)
+            if self.live.told < self.live.version:
+                await self._store.clock.sleep(LOOK_EVERY_MS)
+                self._wake.set()
 
     async def tell(self, touch: Touch) -> None:
         """Does what is to be done now, if it is for this process to do."""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from turntake.accept.activity import Activity, ActivityBody, DueView
 from turntake.accept.messages import MessageBodies, MessageBody, Messages, ReceiptView
 from turntake.accept.webhooks import Webhooks
-from turntake.http import conversations, keys, letters, pages, turns
+from turntake.http import conversations, keys, letters, pages, rules, turns
 from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
 from turntake.http.events import EventQuery, EventStream
 from turntake.http.health import Health, Ready, healthz, readyz
@@ -24,6 +24,7 @@ CONVERSATION = "/v1/conversations/{key}"
 TURN = "/v1/turns/{turnId}"
 LETTER = "/v1/dead-letters/{id}"
 KEYS = "/v1/keys"
+RULES = "/v1/rules"
 
 
 async def openapi(service: TurnTake, request: Request) -> Response:
@@ -196,6 +197,83 @@ ENDPOINTS = (
         query=EventQuery,
         answer=str,
         media_type="text/event-stream",
+    ),
+    Endpoint(
+        "GET",
+        RULES,
+        "Lists the rules of all scopes: those of the settings, and those set while the service runs.",
+        rules.list_all,
+        scope="rules",
+        answer=rules.RulesView,
+    ),
+    Endpoint(
+        "GET",
+        f"{RULES}/history",
+        "Shows who changed which rules when, the latest change first.",
+        rules.history,
+        scope="rules",
+        answer=rules.HistoryView,
+    ),
+    Endpoint(
+        "POST",
+        f"{RULES}/rollback",
+        "Goes back to the rules of an earlier version.",
+        rules.roll_back,
+        scope="rules",
+        body=rules.RollbackBody,
+        answer=rules.RulesView,
+    ),
+    Endpoint(
+        "GET",
+        f"{RULES}/explain",
+        "Shows every rule of a conversation, and which scope its value comes from.",
+        rules.explain,
+        scope="rules",
+        query=rules.ExplainQuery,
+        answer=rules.ExplainView,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        f"{RULES}/explain",
+        "Says what would be done with a message now, without doing it.",
+        rules.explain_message,
+        scope="rules",
+        body=MessageBody,
+        answer=rules.PreviewView,
+    ),
+    *(
+        endpoint
+        for path in (f"{RULES}/default", f"{RULES}/{{scope}}/{{id}}")
+        for endpoint in (
+            Endpoint(
+                "GET",
+                path,
+                "Shows what is set for a scope.",
+                rules.show,
+                scope="rules",
+                answer=rules.LayerView,
+                problems=(400, 404),
+            ),
+            Endpoint(
+                "PUT",
+                path,
+                "Sets rules for a scope, in place of the live ones that it had. All processes know within two seconds.",
+                rules.put,
+                scope="rules",
+                body=rules.RulesBody,
+                answer=rules.LayerView,
+            ),
+            Endpoint(
+                "DELETE",
+                path,
+                "Takes away what was set for a scope while the service runs.",
+                rules.delete,
+                scope="rules",
+                status=204,
+                problems=(400, 404),
+            ),
+        )
     ),
     Endpoint(
         "GET",

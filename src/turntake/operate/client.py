@@ -49,6 +49,9 @@ class Client:
     def post(self, path: str, body: Any = None) -> Any:
         return self._call("POST", path, json={} if body is None else body)
 
+    def put(self, path: str, body: Any) -> Any:
+        return self._call("PUT", path, json=body)
+
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path)
 

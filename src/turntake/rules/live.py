@@ -106,7 +106,9 @@ def changed(live: LiveRules, wanted: Wanted, author: str, at: int, restored: int
     if not edits:
         return live
     version, author = live.version + 1, author[:AUTHOR_LENGTH]
-    after = {edit.scope: LiveLayer(edit.scope, edit.after, version, author, at) for edit in edits if edit.after}
+    after = {
+        edit.scope: LiveLayer(edit.scope, edit.after, version, author, at) for edit in edits if edit.after is not None
+    }
     gone = {edit.scope for edit in edits}
     layers = (*(layer for layer in live.layers if layer.scope not in gone), *after.values())
     change = RuleChange(version, author, at, edits, restored)

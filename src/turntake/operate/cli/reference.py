@@ -18,6 +18,7 @@ WIDTH = 90
 PARTS = {
     "keys": ("new", "list", "revoke"),
     "letters": ("list", "show", "retry", "discard"),
+    "rules": ("get", "set", "delete", "history", "rollback", "explain"),
     "turns": ("show",),
 }
 

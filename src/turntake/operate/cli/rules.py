@@ -1,0 +1,242 @@
+"""`turntake rules`: what is set for whom, by whom and since when, and what that means for one conversation."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import msgspec
+from cyclopts import App, Parameter
+
+from turntake.clock import Clock, SystemClock
+from turntake.errors import ConfigurationError
+from turntake.http.rules import JSON_NAMES
+from turntake.operate.cli.connection import Key, Url, connected, since, until
+from turntake.operate.cli.flags import Config, Json, option
+from turntake.operate.cli.output import clean, counted, say, say_json, table
+from turntake.rules.key import ConversationKey
+
+PATH = "/v1/rules"
+
+Scope = Annotated[str, Parameter(help="default, platform, tenant, agent or conversation.")]
+Id = Annotated[str, Parameter(help="Which one: a platform's, tenant's or agent's name, or a conversation's key.")]
+
+app = App(
+    name="rules",
+    help_epilogue="""
+What is set here counts for every process within two seconds, and is kept in
+the store; what waits gets the deadline that the new rules give it. The more
+specific scope counts: default < platform < tenant < agent < conversation.
+
+Examples:
+
+    turntake rules get                                   all that is set
+    turntake rules set tenant acme silence_ms=2500       and only that
+    turntake rules set agent sales preset=quick-support
+    turntake rules set tenant acme silence_ms=           no longer set
+    turntake rules delete tenant acme
+    turntake rules history
+    turntake rules rollback 3
+    turntake rules explain KEY                           each value, and why
+    turntake rules explain KEY --message "hello?"        what would be done?
+""",
+)
+
+
+@app.command(help_epilogue="")
+def get(
+    scope: Scope = "", id: Id = "", /, *, url: Url = None, key: Key = None, config: Config = None, json: Json = False
+) -> None:
+    """Show what is set: all of it, or for one scope."""
+    with connected(url, key, config) as client:
+        found = client.get(_path(scope, id) if scope else PATH)
+    if json:
+        return say_json(found)
+    layers = [found] if scope else found["layers"]
+    if not layers:
+        say("Nothing is set: every rule has its default. See `turntake rules explain KEY`.")
+        return
+    clock = SystemClock()
+    for line in table(("SCOPE", "RULES", "SET"), [_row(layer, clock) for layer in layers]):
+        say(line)
+
+
+@app.command(name="set", help_epilogue="")
+def set_(
+    scope: Scope,
+    /,
+    *words: Annotated[str, Parameter(help="The id, unless the scope is default; then NAME=VALUE, as often as needed.")],
+    url: Url = None,
+    key: Key = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Set rules for a scope. What else is set for it stays; NAME= takes one away."""
+    id, values = ("", words) if scope == "default" else (words[0] if words else "", words[1:])
+    given = dict(map(_assignment, values))
+    if not given:
+        raise ConfigurationError("Which rules? Write NAME=VALUE, such as silence_ms=2500.")
+    with connected(url, key, config) as client:
+        present = next((layer for layer in client.get(PATH)["layers"] if _is_live(layer, scope, id)), None)
+        body = {**present["rules"], "preset": present["preset"]} if present else {}
+        body = {name: value for name, value in {**body, **given}.items() if value not in (None, "")}
+        layer = client.put(_path(scope, id), body)
+    if json:
+        return say_json(layer)
+    say(
+        f"Version {layer['version']}: {_scope(layer)} has {_rules(layer)}. Every process goes by it within two seconds."
+    )
+
+
+@app.command(help_epilogue="")
+def delete(scope: Scope, id: Id = "", /, *, url: Url = None, key: Key = None, config: Config = None) -> None:
+    """Take away what was set for a scope while the service runs."""
+    with connected(url, key, config) as client:
+        client.delete(_path(scope, id))
+    say(f"Deleted: nothing is set for {clean(f'{scope} {id}')} any more but what the settings say.")
+
+
+@app.command(help_epilogue="")
+def history(*, url: Url = None, key: Key = None, config: Config = None, json: Json = False) -> None:
+    """Show who changed which rules when, the latest change first."""
+    with connected(url, key, config) as client:
+        found = client.get(f"{PATH}/history")
+    if json:
+        return say_json(found)
+    if not found["changes"]:
+        say("Nothing was ever set while the service ran.")
+        return
+    clock = SystemClock()
+    rows = [
+        (
+            change["version"] if number == 0 else "",
+            _when(change, clock) if number == 0 else "",
+            _scope(edit),
+            _edit(edit),
+        )
+        for change in found["changes"]
+        for number, edit in enumerate(change["edits"])
+    ]
+    for line in table(("VERSION", "WHEN, BY WHOM", "SCOPE", "CHANGE"), rows):
+        say(line)
+
+
+@app.command(help_epilogue="")
+def rollback(
+    version: Annotated[int, Parameter(help="The version, as `turntake rules history` shows it; 0 is none at all.")],
+    /,
+    *,
+    url: Url = None,
+    key: Key = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Go back to the rules of an earlier version; that is a new version, and can be undone too."""
+    with connected(url, key, config) as client:
+        found = client.post(f"{PATH}/rollback", {"version": version})
+    if json:
+        return say_json(found)
+    live = [layer for layer in found["layers"] if layer["source"] == "live"]
+    say(f"Version {found['version']}: the rules of version {version}, {counted(len(live), 'layer')}.")
+
+
+@app.command(help_epilogue="")
+def explain(
+    conversation: Annotated[str, Parameter(help="Its key, as `turntake conversations` shows it.")],
+    /,
+    *,
+    message: Annotated[str | None, option("A text: what would be done with it now?", "TEXT")] = None,
+    agent: Annotated[str, option("For this agent. [the conversation's]", "NAME")] = "",
+    url: Url = None,
+    key: Key = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show every rule of a conversation and where it comes from, or what would be done with a message."""
+    with connected(url, key, config) as client:
+        if message is None:
+            found = client.get(f"{PATH}/explain", conversation=conversation, agent=agent)
+        else:
+            found = client.post(f"{PATH}/explain", _message(conversation, message, agent))
+    if json:
+        return say_json(found)
+    if message is not None:
+        say(_preview(found, SystemClock()))
+        say()
+    rows = [(name, _word(origin["value"]), _origin(origin)) for name, origin in found["rules"].items()]
+    for line in table(("RULE", "VALUE", "SET FOR"), rows):
+        say(line)
+
+
+def _message(conversation: str, text: str, agent: str) -> dict[str, Any]:
+    try:
+        key = ConversationKey.parse(conversation)
+    except ValueError as error:
+        raise ConfigurationError(f"{clean(conversation)}: {error}") from None
+    return {**key._asdict(), "id": "turntake rules explain", "text": text, "agent": agent}
+
+
+def _preview(found: dict[str, Any], clock: Clock) -> str:
+    if found["status"] != "buffered":
+        return f"It would be {clean(found['status'])}."
+    stops = " It would stop the running answer." if found["interrupts"] else ""
+    wait = f"{counted(found['messages'], 'message')} would wait and be due {until(found['dueAt'], clock)}"
+    return f"{wait}, because of: {clean(found['reason'])}.{stops}"
+
+
+def _assignment(word: str) -> tuple[str, Any]:
+    """`silence_ms=2500` as JSON has it; None takes the rule away."""
+    name, is_assignment, value = word.partition("=")
+    if not is_assignment or name not in JSON_NAMES:
+        raise ConfigurationError(f"{clean(word)}: write NAME=VALUE with one of {', '.join(JSON_NAMES)}.")
+    return JSON_NAMES[name], _value(value) if value else None
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _is_live(layer: dict[str, Any], scope: str, id: str) -> bool:
+    return (layer["source"], layer["scope"], layer["id"]) == ("live", scope, id)
+
+
+def _row(layer: dict[str, Any], clock: Clock) -> tuple[object, ...]:
+    return _scope(layer), _rules(layer), "in the settings" if layer["source"] == "settings" else _when(layer, clock)
+
+
+def _when(change: dict[str, Any], clock: Clock) -> str:
+    back = f", back to {change['restored']}" if change.get("restored") is not None else ""
+    return f"{since(change['at'], clock)} by {clean(change['author'])}{back}"
+
+
+def _scope(layer: dict[str, Any]) -> str:
+    return clean(f"{layer['scope']} {layer['id']}")
+
+
+def _rules(said: dict[str, Any]) -> str:
+    preset = [f"preset={said['preset']}"] if said["preset"] else []
+    return clean(" ".join([*preset, *(f"{name}={_word(value)}" for name, value in said["rules"].items())])) or "nothing"
+
+
+def _edit(edit: dict[str, Any]) -> str:
+    before, after = ("nothing" if said is None else _rules(said) for said in (edit["before"], edit["after"]))
+    return f"{before} -> {after}"
+
+
+def _origin(origin: dict[str, Any]) -> str:
+    if origin["source"] is None:
+        return "nobody: the default"
+    return f"{_scope(origin)} ({'live' if origin['source'] == 'live' else 'in the settings'})"
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else clean(value)
+
+
+def _path(scope: str, id: str) -> str:
+    if scope == "default" and not id:
+        return f"{PATH}/default"
+    if not id:
+        raise ConfigurationError(f"Which {clean(scope)}? Write its id after the scope.")
+    return f"{PATH}/{quote(scope, safe='')}/{quote(id, safe='')}"

@@ -1,0 +1,107 @@
+"""`turntake rules` against a running server."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from harness.servers import Later, talking
+from turntake import TurnTake
+from turntake.operate.cli import main
+
+SETTINGS = {"silence_ms": 20_000, "tenant": {"acme": {"silence_ms": 25_000}}}
+KEY = "acme:generic:default:ann"
+
+
+@pytest.fixture
+def server() -> Iterator[httpx2.Client]:
+    with talking(TurnTake("memory://", rules=SETTINGS, agent=Later())) as client:
+        yield client
+
+
+class Shell:
+    """Runs commands against the server."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url = url
+        self._capsys = capsys
+
+    def says(self, *words: str) -> str:
+        assert main(["rules", *words, "--url", self._url]) == 0
+        return self._capsys.readouterr().out
+
+    def complains(self, *words: str) -> str:
+        assert main(["rules", *words, "--url", self._url]) > 0
+        return self._capsys.readouterr().err
+
+
+@pytest.fixture
+def shell(server: httpx2.Client, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(str(server.base_url), capsys)
+
+
+def test_rules_are_set_one_by_one_shown_and_deleted(shell: Shell) -> None:
+    assert "Version 1: tenant acme has silenceMs=700" in shell.says("set", "tenant", "acme", "silence_ms=700")
+    assert "onBusy=interrupt" in shell.says("set", "tenant", "acme", "on_busy=interrupt", "enabled=true")
+    shown = shell.says("get", "tenant", "acme")
+    assert "enabled=true silenceMs=700 onBusy=interrupt" in shown
+    assert "ago by" in shown
+    assert "silenceMs" not in shell.says("set", "tenant", "acme", "silence_ms=")
+    everything = shell.says("get")
+    assert everything.index("silenceMs=25000") < everything.index("onBusy=interrupt")
+    assert "in the settings" in everything
+    assert "Deleted" in shell.says("delete", "tenant", "acme")
+    assert "in the settings" in shell.says("get", "tenant", "acme")
+
+
+def test_the_rules_of_everybody_need_no_id(shell: Shell) -> None:
+    shell.says("set", "default", "preset=interview")
+    assert "preset=interview" in shell.says("get", "default")
+    assert '"preset": "interview"' in shell.says("get", "default", "--json")
+    shell.says("delete", "default")
+
+
+def test_history_and_the_way_back(shell: Shell) -> None:
+    assert "Nothing was ever set" in shell.says("history")
+    shell.says("set", "agent", "sales", "silence_ms=700")
+    shell.says("set", "agent", "sales", "silence_ms=800")
+    assert "Version 3: the rules of version 1, 1 layer." in shell.says("rollback", "1")
+    lines = shell.says("history").splitlines()
+    assert lines[1].startswith("3 ")
+    assert "back to 1" in lines[1]
+    assert lines[2].endswith("agent sales  silenceMs=700 -> silenceMs=800")
+    assert lines[3].endswith("nothing -> silenceMs=700")
+    assert "there are 0 to 3" in shell.complains("rollback", "7")
+
+
+def test_explain_shows_where_each_value_comes_from(shell: Shell) -> None:
+    shell.says("set", "agent", "sales", "activity_ms=7")
+    lines = {line.split()[0]: line for line in shell.says("explain", KEY, "--agent", "sales").splitlines()}
+    assert lines["activityMs"].endswith("agent sales (live)")
+    assert lines["silenceMs"].endswith("tenant acme (in the settings)")
+    assert lines["enabled"].endswith("nobody: the default")
+
+
+def test_explain_says_what_would_be_done_with_a_message(shell: Shell, server: httpx2.Client) -> None:
+    said = shell.says("explain", KEY, "--message", "hello?")
+    assert "1 message would wait and be due in 2" in said
+    assert "because of: silence." in said
+    assert "It would be ignored." in shell.says("explain", KEY, "--message", " ")
+    assert server.get("/v1/conversations").json()["conversations"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["get", "tenant"], "Which tenant? Write its id after the scope."),
+        (["get", "tenant", "zeta"], "Nothing is set for this scope"),
+        (["set", "tenant", "acme"], "Which rules? Write NAME=VALUE"),
+        (["set", "tenant", "acme", "silence=5"], "silence=5: write NAME=VALUE with one of enabled, silence_ms"),
+        (["set", "tenant", "acme", "silence_ms=soon"], "Expected `int`, got `str`"),
+        (["set", "team", "acme", "silence_ms=5"], 'There is no scope "team"'),
+        (["explain", "ann"], "A conversation key reads"),
+        (["explain", "ann", "--message", "hi"], "A conversation key reads"),
+    ],
+)
+def test_mistakes_are_explained(shell: Shell, words: list[str], says: str) -> None:
+    assert says in shell.complains(*words)
