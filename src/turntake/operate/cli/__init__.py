@@ -38,6 +38,7 @@ COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("conversations", LOOK, "List conversations, or show one: why it waits, its last turns."),
     ("turns", LOOK, "Show one turn: its messages, why it waited, its answer."),
     ("letters", LOOK, "Dead letters: messages that nobody answered. List, show, retry, discard."),
+    ("stats", LOOK, "What collecting messages saved: model calls, money, and what it cost in time."),
     ("channels", LOOK, "List the channels: what each still needs, and the address for its webhooks."),
     ("doctor", LOOK, "Check this installation, and show what is set and where it came from."),
     ("bench", LOOK, "Measure speed and lateness here, beside two baselines."),
