@@ -6,12 +6,11 @@ import httpx2
 import pytest
 
 from harness.servers import Echo, talking, until, watching
-from turntake import TurnTake
+from turntake import Rules, TurnTake
 from turntake.http.stats import stats_view
 from turntake.observe.options import SavingsOptions
 from turntake.rules.api_keys import EVERY_SCOPE, Caller
 from turntake.rules.savings import OTHERS, Savings, Sums
-from turntake.rules.scopes import DEFAULT, Layer, RuleBook
 
 ACME, GLOBEX = Sums(turns=2, messages=6, added_ms=2_500, interrupted=1), Sums(turns=5, messages=7, failed=1, dead=1)
 SAVED = Savings(1_700_000_000_000, {"acme": ACME, "globex": GLOBEX, OTHERS: Sums(turns=1, messages=2)})
@@ -21,8 +20,8 @@ ADMIN = Caller("admin", EVERY_SCOPE)
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx2.Client]:
-    book = RuleBook({DEFAULT: Layer({"silence_ms": 30_000, "typing_inference_ms": 30_000})})
-    with talking(TurnTake("memory://", rules=book, agent=Echo(), call_price=0.5)) as client:
+    patient = Rules(silence_ms=30_000, typing_inference_ms=30_000)
+    with talking(TurnTake("memory://", rules=patient, agent=Echo(), call_price=0.5)) as client:
         yield client
 
 
