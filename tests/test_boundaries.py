@@ -18,7 +18,7 @@ ORDER = (
     ("arrival", "plugins", "standard_webhooks"),
     ("buffer", "observe", "platforms"),
     ("deliver",),
-    ("api_keys", "claim"),
+    ("api_keys", "claim", "savings"),
     ("service",),
     ("accept",),
     ("http",),

@@ -44,6 +44,7 @@ from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError, StoreUnavailable
 from turntake.observe.observer import Observer, Observers
+from turntake.observe.options import SavingsOptions
 from turntake.observe.stream import Stream
 from turntake.rules.conversation import Conversation, Retry, Touch
 from turntake.rules.field_checks import check_fields
@@ -53,6 +54,7 @@ from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
+from turntake.savings import SavingsTotals
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -66,7 +68,7 @@ Role = Literal["all", "accept", "work"]
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
 _WORKER, _HISTORY, _HANDLER = WorkerOptions(), HistoryOptions(), HandlerOptions()
-_DEDUPE, _LETTERS = DedupeOptions(), LetterOptions()
+_DEDUPE, _LETTERS, _SAVINGS = DedupeOptions(), LetterOptions(), SavingsOptions()
 
 
 class TurnTake:
@@ -93,6 +95,8 @@ class TurnTake:
         clock: Clock | None = None,
         observers: Sequence[Observer] = (),
         yields: Yields = _HANDLER.yields,
+        call_price: float = _SAVINGS.call_price,
+        currency: str = _SAVINGS.currency,
     ) -> None:
         """`rules` may name a preset, or be a table as in turntake.toml: `{"tenant": {"acme": {"silence_ms": 500}}}`. A
         `store` or `agent` object passed in is used, and closed by whoever made it.
@@ -100,10 +104,12 @@ class TurnTake:
         `role` says what this process does by itself: with "accept" it claims no turn and needs no agent; with "work" it
         takes no messages over HTTP. `receive` and `accept` buffer messages in every role, since a handler may write to
         another conversation. `observers` hear of each step of a message's life, as does the event stream. `yields` says
-        whether the pieces that a generator yields are replies, or are joined to one.
+        whether the pieces that a generator yields are replies, or are joined to one. With `call_price`, `savings` tells
+        what the calls of the agent that were avoided would have cost.
         """
         self.clock = clock or SystemClock()
-        self.observers = Observers(self.clock, observers)
+        self.savings = SavingsTotals(self.clock, _valid(SavingsOptions(call_price, currency)))
+        self.observers = Observers(self.clock, (self.savings.meter, *observers))
         self.events = Stream(self.observers)
         self._rules = RuleKeeper(_layers(rules))
         self.keys = ApiKeys()
@@ -159,6 +165,7 @@ class TurnTake:
         try:
             await self.keys.open(self._store, self._watch)
             await self._watch.start()
+            self.savings.open(self._store)
             self._start()
         except BaseException:
             await self._stack.aclose()
@@ -179,6 +186,7 @@ class TurnTake:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._tasks.clear()
+            await self.savings.close()
             self._worker = self._stopping = None
             self.is_draining = False
             self._store = None
@@ -338,6 +346,7 @@ class TurnTake:
         self._tasks.append(asyncio.create_task(self._keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
+        self._tasks.append(asyncio.create_task(self.savings.keep_stored(), name="turntake-savings"))
 
     async def _keep_looking(self) -> None:
         """Sees which rules and keys other processes change. A store that is away is asked again; what is known stays

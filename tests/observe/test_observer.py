@@ -193,7 +193,7 @@ async def test_an_agent_that_completes_a_turn_before_it_promises_to(caplog: pyte
                 await front.complete(turn.id, ("done",))
             return Pending(600_000)
 
-    with caplog.at_level(logging.INFO, "turntake"):
+    with caplog.at_level(logging.WARNING, "turntake"):
         await after(recorder, Quick(), store=store)
     assert recorder.names() == ["received", "due", "claimed", "pending"]
     assert caplog.records == []

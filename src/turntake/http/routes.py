@@ -11,7 +11,7 @@ from starlette.responses import Response
 from turntake.accept.activity import Activity, ActivityBody, DueView
 from turntake.accept.messages import MessageBodies, MessageBody, Messages, ReceiptView
 from turntake.accept.webhooks import Webhooks
-from turntake.http import conversations, keys, letters, pages, rules, turns
+from turntake.http import conversations, keys, letters, pages, rules, stats, turns
 from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
 from turntake.http.events import EventQuery, EventStream
 from turntake.http.health import Health, Ready, healthz, readyz
@@ -274,6 +274,16 @@ ENDPOINTS = (
                 problems=(400, 404),
             ),
         )
+    ),
+    Endpoint(
+        "GET",
+        "/v1/stats",
+        "Tells what collecting messages saved: calls of the agent avoided, time added, money; in all and by tenant.",
+        stats.show,
+        scope="conversations:read",
+        query=stats.StatsQuery,
+        answer=stats.StatsView,
+        problems=(404,),
     ),
     Endpoint(
         "GET",

@@ -13,7 +13,7 @@ from turntake.operate.agents import Agent, agent_from
 from turntake.operate.options.groups import Options
 from turntake.service import TurnTake
 
-OWN = ("store", "rules.", "worker.", "history.", "dedupe.", "letters.")
+OWN = ("store", "rules.", "worker.", "history.", "dedupe.", "letters.", "savings.")
 """Settings of a TurnTake: one that the agent's module made has its own."""
 
 
@@ -60,6 +60,8 @@ def assemble(options: Options) -> Parts:
         dedupe_keep_ms=options.dedupe.keep_ms,
         letters_keep_ms=options.letters.keep_ms,
         observers=observers,
+        call_price=options.savings.call_price,
+        currency=options.savings.currency,
     )
     return Parts(turns, agent, outbound, accounts)
 

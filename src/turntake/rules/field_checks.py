@@ -39,10 +39,12 @@ def allowed(name: str, kind: Any) -> str:
         return "one of " + ", ".join(f'"{value}"' for value in get_args(bare) if value)
     if bare is bool:
         return "true or false"
-    if bare is not int:
+    if bare not in (int, float):
         return "a list of texts" if get_origin(bare) is tuple else "a text"
     unit = next((word for ending, word in UNITS.items() if name.endswith(ending)), "")
-    return f"an integer{unit}" + "".join(_range(note) for note in notes_of(kind) if note.ge is not None)
+    return f"{'an integer' if bare is int else 'a number'}{unit}" + "".join(
+        _range(note) for note in notes_of(kind) if note.ge is not None
+    )
 
 
 def notes_of(kind: Any) -> list[msgspec.Meta]:

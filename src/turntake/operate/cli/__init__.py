@@ -39,6 +39,7 @@ COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("turns", LOOK, "Show one turn: its messages, why it waited, its answer."),
     ("letters", LOOK, "Dead letters: messages that nobody answered. List, show, retry, discard."),
     ("rules", LOOK, "Rules: what is set for whom, and what counts for a conversation. Get, set, explain, roll back."),
+    ("stats", LOOK, "What collecting messages saved: model calls, money, and what it cost in time."),
     ("channels", LOOK, "List the channels: what each still needs, and the address for its webhooks."),
     ("doctor", LOOK, "Check this installation, and show what is set and where it came from."),
     ("bench", LOOK, "Measure speed and lateness here, beside two baselines."),

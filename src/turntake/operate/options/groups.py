@@ -18,6 +18,7 @@ from turntake.claim.options import WorkerOptions
 from turntake.deliver.options import HandlerOptions, HttpAgentOptions, ReplyOptions
 from turntake.http.hosts import reachable
 from turntake.http.options import HttpOptions
+from turntake.observe.options import SavingsOptions
 from turntake.operate.channel_plugins import ChannelPlugin
 from turntake.operate.logs import LogOptions
 from turntake.operate.options.settings import SECRET, Setting
@@ -94,6 +95,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     http_agent: HttpAgentOptions = HttpAgentOptions()
     webhooks: WebhookOptions = WebhookOptions()
     replies: ReplyOptions = ReplyOptions()
+    savings: SavingsOptions = SavingsOptions()
     log: LogOptions = LogOptions()
     layers: dict[RuleScope, Layer] = {}
     """What `[rules]` says for everybody, and `[rules.tenant.acme]` and the like for some; `rules` has the first."""
