@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from turntake.api_keys import ApiKeys
+from turntake.api_keys import ApiKeys, keys_in
 from turntake.arrival import (
     Arrival,
     Receipt,
@@ -160,11 +160,11 @@ class TurnTake:
             self._store = await self._stack.enter_async_context(open_store(self._store_or_url, self.clock))
         self._watch = DocumentWatch(self._store)
         self._rules.open(self._store, self._watch)
+        self.keys.open(self._store, self._watch)
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
             await self._watch.start()
-            await self.keys.open(self._store)
             self.savings.open(self._store)
             self._start()
         except BaseException:
@@ -217,9 +217,8 @@ class TurnTake:
         one then."""
         if isinstance(self._store_or_url, Store) or self.is_running:
             return self.keys.is_needed
-        keys = ApiKeys()
         async with open_store(self._store_or_url, self.clock) as store:
-            await keys.open(store)
+            keys = await keys_in(store)
         return keys.is_needed
 
     @property
@@ -346,7 +345,6 @@ class TurnTake:
         self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
-        self._tasks.append(asyncio.create_task(self.keys.keep_fresh(self.clock), name="turntake-keys"))
         self._tasks.append(asyncio.create_task(self.savings.keep_stored(), name="turntake-savings"))
 
     async def _listen(self, worker: Worker) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness.servers import Later, calling
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.accept.caller import has_replies
-from turntake.api_keys import REFRESH_MS
+from turntake.buffer.document_watch import LOOK_EVERY_MS
 from turntake.buffer.memory import MemoryStore
 from turntake.http.routes import ENDPOINTS
 from turntake.rules.api_keys import ANYBODY, EVERY_SCOPE
@@ -227,7 +227,7 @@ async def test_while_the_keys_cannot_be_read_nobody_comes_in_without_a_set_one()
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert (await client.get("/v1/conversations", headers={"X-API-Key": "the-made-key"})).status_code == 200
         store.documents.versions = answering  # type: ignore[method-assign]
-        await clock.advance(REFRESH_MS)
+        await clock.advance(LOOK_EVERY_MS)
         assert (await client.get("/v1/conversations", headers={"X-API-Key": ""})).status_code == 200
 
 
