@@ -35,7 +35,7 @@ ATTACKED = [endpoint for endpoint in ENDPOINTS if endpoint.access == "key" and e
 EACH = 40
 # What only the other tenant knows: it is in words, ids, replies and keys of theirs. Conversations of both have the same
 # names.
-HIDDEN = ("hush", f"{THEIRS}:")
+HIDDEN = ("hush", THEIRS)
 STATES = ("answered", "open", "dead", "waiting", "waiting-2")
 
 
