@@ -1,7 +1,7 @@
 """The API keys of an installation, as this process knows them.
 
 How this works: all keys are one document in the store, with the secret that completion tokens and sealed cursors are
-made with. A process reads it when it starts and asks once a second whether it changed, so that a key that was made or
+made with. A process reads it when it starts and looks once a second whether it changed, so that a key that was made or
 revoked anywhere counts everywhere within two seconds, and to check one costs a hash and no call to the store.
 
 While the document could never be read, nobody can say who may come in: then nobody does but the holders of keys that
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from turntake.buffer.document_watch import DocumentWatch
-from turntake.buffer.documents import Document, Documents
+from turntake.buffer.documents import Document
 from turntake.buffer.store import Store
 from turntake.errors import StoreUnavailable
 from turntake.rules.api_keys import KEY_BYTES, ApiKey, Caller, KeyBook, new_key
@@ -32,7 +32,6 @@ class ApiKeys:
 
     def __init__(self) -> None:
         self._store: Store | None = None
-        self._version = -1
         self._book = KeyBook()
         self._callers: dict[bytes, Caller] = {}
         self._ids: frozenset[str] = frozenset()
@@ -40,19 +39,14 @@ class ApiKeys:
         self.is_needed = False
         """Whether a key was ever made: from then on nobody is served without one, also when all are revoked."""
 
-    async def open(self, store: Store, watch: DocumentWatch | None = None) -> None:
-        """Reads the keys; a store that does not answer now is asked again by `refresh`. The watch tells of changes."""
-        self._store = store
-        if watch is not None:
-            watch.follow(DOCUMENT, lambda document: self._use(document.version, _decode(document.body)))
-        try:
-            await self.refresh()
-        except StoreUnavailable:
-            return
+    def open(self, store: Store, watch: DocumentWatch) -> None:
+        """From the next look of `watch` on they are known. The first process of an installation makes the secret."""
+        self._store, self._watch = store, watch
+        watch.follow(DOCUMENT, self._learn, lambda: _encode(KeyBook(secrets.token_bytes(SECRET_BYTES))))
 
     def close(self) -> None:
         """Its store is closed."""
-        self._store, self._version, self._is_known = None, -1, False
+        self._store, self._is_known = None, False
 
     @property
     def is_unreadable(self) -> bool:
@@ -60,17 +54,8 @@ class ApiKeys:
         return self._store is not None and not self._is_known
 
     async def refresh(self) -> None:
-        """Reads the keys if they changed. The first process of an installation makes the secret."""
-        documents = self._documents()
-        (version,) = await documents.versions([DOCUMENT])
-        if version == self._version:
-            return
-        document = await self._read()
-        while document is None:
-            body = _encode(KeyBook(secrets.token_bytes(SECRET_BYTES)))
-            await documents.swap(DOCUMENT, 0, body)
-            document = await self._read()
-        self._use(document.version, _decode(document.body))
+        """Knows what other processes changed since the last look. Raises StoreUnavailable."""
+        await self._present()
 
     def caller(self, digest: bytes) -> Caller | None:
         """Who sends a key with this hash."""
@@ -131,24 +116,28 @@ class ApiKeys:
 
     async def _change(self, change: Callable[[KeyBook], KeyBook]) -> None:
         for _ in range(ROUNDS):
-            await self.refresh()
-            version, book = self._version, change(self._book)
-            if await self._documents().swap(DOCUMENT, version, _encode(book)):
-                return self._use(version + 1, book)
+            version, book = await self._present()
+            after = change(book)
+            if await self._known_store().documents.swap(DOCUMENT, version, _encode(after)):
+                return self._use(after)
         raise StoreUnavailable(_CROWDED)
 
-    def _use(self, version: int, book: KeyBook) -> None:
-        self._version, self._book = version, book
+    async def _present(self) -> tuple[int, KeyBook]:
+        self._known_store()
+        document = await self._watch.read(DOCUMENT)
+        if document is None:
+            raise StoreUnavailable("The API keys are gone from the store; try again.")
+        return document.version, _decode(document.body)
+
+    def _learn(self, document: Document) -> None:
+        self._use(_decode(document.body))
+
+    def _use(self, book: KeyBook) -> None:
+        self._book = book
         self._callers = book.callers()
         self._ids = frozenset(caller.key_id for caller in self._callers.values())
         self._is_known = True
         self.is_needed = self.is_needed or bool(book.keys)
-
-    async def _read(self) -> Document | None:
-        return await self._documents().read(DOCUMENT)
-
-    def _documents(self) -> Documents:
-        return self._known_store().documents
 
     def _known_store(self) -> Store:
         if self._store is None:
@@ -156,12 +145,15 @@ class ApiKeys:
         return self._store
 
 
-def _encode(book: KeyBook) -> bytes:
-    return msgspec.json.encode(book)
+async def keys_in(store: Store) -> ApiKeys:
+    """The keys of a store that nothing runs on here, as they are now. Raises StoreUnavailable."""
+    keys, watch = ApiKeys(), DocumentWatch(store)
+    keys.open(store, watch)
+    await watch.look()
+    if keys.is_unreadable:
+        raise StoreUnavailable(f"The document `{DOCUMENT}` in the store, which holds the API keys, cannot be read.")
+    return keys
 
 
-def _decode(body: bytes) -> KeyBook:
-    try:
-        return msgspec.json.decode(body, type=KeyBook)
-    except msgspec.MsgspecError as error:
-        raise StoreUnavailable(f"The document `{DOCUMENT}` in the store, which holds the API keys: {error}.") from None
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(KeyBook).decode

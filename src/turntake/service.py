@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 import msgspec
 from msgspec.structs import replace
 
-from turntake.api_keys import ApiKeys
+from turntake.api_keys import ApiKeys, keys_in
 from turntake.arrival import (
     Arrival,
     Receipt,
@@ -27,7 +27,7 @@ from turntake.arrival import (
     sound_message,
     texts_of,
 )
-from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
+from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions, keep_forgetting
 from turntake.buffer.open import open_store
 from turntake.buffer.rule_keeper import RuleKeeper
@@ -42,7 +42,7 @@ from turntake.deliver.handler import Handler, HandlerSink
 from turntake.deliver.options import HandlerOptions, Yields
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
-from turntake.errors import ConfigurationError, StoreUnavailable
+from turntake.errors import ConfigurationError
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.options import SavingsOptions
 from turntake.observe.stream import Stream
@@ -160,10 +160,10 @@ class TurnTake:
             self._store = await self._stack.enter_async_context(open_store(self._store_or_url, self.clock))
         self._watch = DocumentWatch(self._store)
         self._rules.open(self._store, self._watch)
+        self.keys.open(self._store, self._watch)
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
         try:
-            await self.keys.open(self._store, self._watch)
             await self._watch.start()
             self.savings.open(self._store)
             self._start()
@@ -217,9 +217,8 @@ class TurnTake:
         one then."""
         if isinstance(self._store_or_url, Store) or self.is_running:
             return self.keys.is_needed
-        keys = ApiKeys()
         async with open_store(self._store_or_url, self.clock) as store:
-            await keys.open(store)
+            keys = await keys_in(store)
         return keys.is_needed
 
     @property
@@ -343,20 +342,10 @@ class TurnTake:
             janitor = keep_forgetting(self.store, self._retention)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
-        self._tasks.append(asyncio.create_task(self._keep_looking(), name="turntake-documents"))
+        self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
         self._tasks.append(asyncio.create_task(self.savings.keep_stored(), name="turntake-savings"))
-
-    async def _keep_looking(self) -> None:
-        """Sees which rules and keys other processes change. A store that is away is asked again; what is known stays
-        so."""
-        while True:
-            await self.clock.sleep(LOOK_EVERY_MS)
-            with suppress(StoreUnavailable):
-                await self._watch.look()
-                if self.keys.is_unreadable:
-                    await self.keys.refresh()
 
     async def _listen(self, worker: Worker) -> None:
         """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""

@@ -240,3 +240,21 @@ async def test_asking_for_a_moment_keeps_the_lease() -> None:
         await turns.receive("hi", conversation="ada", id="m1")
         await clock.advance(120_000)
     assert attempts == [1]
+
+
+async def test_the_text_of_a_turn_is_in_the_format_of_its_conversations_rules() -> None:
+    """One tenant may like it otherwise than another; the handler may ask for any."""
+    clock, texts = VirtualClock(), []
+
+    async def answer(turn: Turn) -> None:
+        texts.append((turn.text, turn.text_as("senders"), turn.chat_messages()))
+
+    rules = {"silence_ms": 6_000, "typing_inference_ms": 6_000, "tenant": {"acme": {"text_format": "times"}}}
+    async with TurnTake("memory://", rules=rules, agent=answer, clock=clock) as turns:
+        for tenant in ("acme", "globex"):
+            await turns.receive("Hey", conversation="ada", id="m1", sender="ada", tenant=tenant)
+            await clock.advance(5_000)
+            await turns.receive("you", conversation="ada", id="m2", sender="ada", tenant=tenant)
+            await clock.advance(10_000)
+    chat = [{"role": "user", "content": "Hey"}, {"role": "user", "content": "you"}]
+    assert texts == [("[+0s] Hey\n[+5s] you", "ada: Hey\nada: you", chat), ("Hey\nyou", "ada: Hey\nada: you", chat)]

@@ -116,3 +116,17 @@ def test_the_documented_events_are_real() -> None:
     msgspec.json.decode(batch, type=BatchReady)
     data = msgspec.json.decode(reply, type=ReplyReady).data
     assert as_json(reply_ready(ConversationKey.of("ada"), data.turn_id, data.index, data.text)) == json.loads(reply)
+
+
+def test_the_text_is_in_the_format_that_the_rules_say() -> None:
+    """With `chat`, the messages for a model stand beside the lines; else they are left out."""
+    turn = a_turn(Message("m1", "Hi", "Ada", received_at=AT), Message("m2", "you", "Ada", received_at=AT + 5_000))
+    assert as_json(batch_ready(turn))["data"]["text"] == "Hi\nyou"
+    turn.text_format = "times"
+    assert as_json(batch_ready(turn))["data"]["text"] == "[+0s] Hi\n[+5s] you"
+    assert "chatMessages" not in as_json(batch_ready(turn))["data"]
+    turn.text_format = "chat"
+    event = as_json(batch_ready(turn))
+    VALIDATOR.validate(event)
+    assert event["data"]["text"] == "Hi\nyou"
+    assert event["data"]["chatMessages"] == [{"role": "user", "content": "Hi"}, {"role": "user", "content": "you"}]

@@ -5,7 +5,9 @@ queries and bodies is drawn from the ids, cursors and names of both tenants.
 """
 
 import asyncio
+import itertools
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from turntake.http.routes import ENDPOINTS
 from turntake.observe.stream import Happening
 from turntake.rules.api_keys import ANYBODY, EVERY_SCOPE
 from turntake.rules.conversation import Touch
+from turntake.rules.scopes import SCOPE_KINDS
 from turntake.testing.clock import VirtualClock
 
 OURS, THEIRS = "acme", "globex"
@@ -32,7 +35,7 @@ ATTACKED = [endpoint for endpoint in ENDPOINTS if endpoint.access == "key" and e
 EACH = 40
 # What only the other tenant knows: it is in words, ids, replies and keys of theirs. Conversations of both have the same
 # names.
-HIDDEN = ("hush", f"{THEIRS}:")
+HIDDEN = ("hush", THEIRS)
 STATES = ("answered", "open", "dead", "waiting", "waiting-2")
 
 
@@ -64,7 +67,7 @@ async def staged() -> AsyncIterator[Stage]:
         _, spy = await turns.keys.make(ANYBODY, "hush spy", EVERY_SCOPE, [THEIRS])
         cursors = [await _cursor(client, path, spy) for path in ("/v1/conversations", "/v1/dead-letters")]
         pool = {name: [*ids[THEIRS][name], *ids[OURS][name], "x"] for name in ids[OURS]}
-        pool |= {"tenant": [THEIRS, OURS, ""], "cursor": [*cursors, "", "0", "1"]}
+        pool |= {"tenant": [THEIRS, OURS, ""], "cursor": [*cursors, "", "0", "1"], "scope": list(SCOPE_KINDS)}
         theirs = {value for values in ids[THEIRS].values() for value in values} | {THEIRS, *cursors}
         yield Stage(turns, store, client, keys, pool, theirs)
 
@@ -87,7 +90,7 @@ async def _life_of(tenant: str, turns: TurnTake, clock: VirtualClock) -> dict[st
     assert (len(opened), len(letters)) == (2, 1)
     return {
         "turnId": [*opened[1:], opened[0]],
-        "id": [*letters, key.id, tenant, *map(str, keys)],
+        "id": [*letters, key.id, tenant, str(keys[0])],
         "key": [str(key) for key in keys],
         "conversation": [str(key) for key in keys],
     }
@@ -172,10 +175,7 @@ def test_nothing_of_another_tenant_is_shown_or_changed(stage: tuple[asyncio.Runn
     runner, scene = stage
     before = of_theirs(scene)
 
-    @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(requests(endpoint, scene.pool), st.sampled_from(sorted(scene.attackers)))
-    def attack(asked: tuple[str, dict[str, str], Any], attacker: str) -> None:
-        path, query, body = asked
+    def ask(path: str, query: dict[str, str], body: Any, attacker: str) -> None:
         headers = {"X-API-Key": scene.attackers[attacker]}
         sent = scene.client.request(endpoint.method, path, params=query, json=body, headers=headers)
         response = runner.run(_answer(sent))
@@ -187,7 +187,26 @@ def test_nothing_of_another_tenant_is_shown_or_changed(stage: tuple[asyncio.Runn
             assert response.status_code in (400, 403, 404), response.text
         assert of_theirs(scene) == before
 
+    @settings(max_examples=EACH, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(requests(endpoint, scene.pool), st.sampled_from(sorted(scene.attackers)))
+    def attack(asked: tuple[str, dict[str, str], Any], attacker: str) -> None:
+        ask(*asked, attacker)
+
+    for path in naming_theirs(endpoint, scene):
+        for attacker in scene.attackers:
+            ask(path, {}, {"error": "x"} if endpoint.path.endswith("fail") else {}, attacker)
     attack()
+
+
+def naming_theirs(endpoint: Endpoint, stage: Stage) -> list[str]:
+    """The path of an endpoint with each id of theirs that can stand in it, in all combinations."""
+    names = re.findall(r"{(\w+)}", endpoint.path)
+    named = itertools.product(*(stage.pool[name] for name in names))
+    return [
+        endpoint.path.format(**{name: quote(value, safe="") for name, value in zip(names, values, strict=True)})
+        for values in named
+        if stage.theirs & set(values)
+    ]
 
 
 async def _answer(sent: Any) -> httpx2.Response:

@@ -26,6 +26,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "on_busy": "queue",
         "max_interrupts": 3,
         "max_attempts": 3,
+        "text_format": "lines",
     }
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -25,12 +26,15 @@ class DocumentWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followed: dict[str, OnChange] = {}
+        self._firsts: dict[str, Callable[[], bytes]] = {}
         self._seen: dict[str, int] = {}
 
-    def follow(self, name: str, on_change: OnChange) -> None:
-        """From the next look on."""
+    def follow(self, name: str, on_change: OnChange, first: Callable[[], bytes] | None = None) -> None:
+        """From the next look on. Where nobody wrote the document yet, what `first` gives is its first version."""
         self._followed[name] = on_change
         self._seen[name] = 0
+        if first is not None:
+            self._firsts[name] = first
 
     async def start(self) -> None:
         """The first look. A part of the store that is away keeps nobody from starting: it is asked again soon."""
@@ -44,16 +48,28 @@ class DocumentWatch:
         """Tells of what changed since the last look. Raises StoreUnavailable."""
         names = list(self._followed)
         for name, version in zip(names, await self._store.documents.versions(names), strict=True):
-            if version != self._seen[name]:
+            if version != self._seen[name] or (not version and name in self._firsts):
                 await self.read(name)
 
     async def read(self, name: str) -> Document | None:
         """The document as it is now; whoever follows it is told first."""
-        document = await self._store.documents.read(name)
+        documents = self._store.documents
+        document = await documents.read(name)
+        if document is None and name in self._firsts:
+            self._seen[name] = 0
+            await documents.swap(name, 0, self._firsts[name]())
+            document = await documents.read(name)  # ours, or that of a process that was quicker
         if document is not None and document.version != self._seen[name]:
             self._seen[name] = document.version
             self._tell(name, document)
         return document
+
+    async def keep_looking(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._store.clock.sleep(LOOK_EVERY_MS)
+            with suppress(StoreUnavailable):
+                await self.look()
 
     def _tell(self, name: str, document: Document) -> None:
         try:

@@ -165,7 +165,7 @@ class Attempt:
 
     async def _hand_over(self) -> Answer | Pending:
         breakers, sink = self._shared.breakers, self._ports.sink
-        turn = Turn(self.claim, self._control, self._ports.token_for)
+        turn = Turn(self.claim, self._control, self._ports.token_for, self._rules.text_format)
         try:
             async with self._ports.outbound.composing(self._outbox.recipient):
                 if sink.is_bounded:

@@ -61,8 +61,20 @@ class TurnHeader(msgspec.Struct, frozen=True, rename="camel"):
     topic: str
 
 
+class EventChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message as OpenAI's chat completions take it. `name` is there if several people wrote."""
+
+    role: Literal["user"]
+    content: str
+    name: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Batch(TurnHeader, frozen=True, rename="camel"):
-    """A turn: what one person said, handed over together. Only `attempt` differs when it is handed over again."""
+    """A turn: what one person said, handed over together. Only `attempt` differs when it is handed over again.
+
+    `text` is its messages joined by newlines, or as the rule `text_format` says; `chatMessages` is there if that rule
+    is `chat`.
+    """
 
     attempt: int
     reason: str
@@ -80,6 +92,7 @@ class Batch(TurnHeader, frozen=True, rename="camel"):
             description="In place of an API key it completes, fails or extends this turn through the API, and no other."
         ),
     ]
+    chat_messages: tuple[EventChatMessage, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class BatchReady(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,7 +206,14 @@ def _batch(turn: Turn) -> Batch:
         metadata=EventMetadata(platform),
         decisions=tuple(event_decision(decision) for decision in turn.decisions),
         completion_token=turn.completion_token,
+        chat_messages=_chat_messages(turn),
     )
+
+
+def _chat_messages(turn: Turn) -> tuple[EventChatMessage, ...] | msgspec.UnsetType:
+    if turn.text_format != "chat":
+        return msgspec.UNSET
+    return tuple(EventChatMessage(**message) for message in turn.chat_messages())
 
 
 def _source(key: ConversationKey) -> str:

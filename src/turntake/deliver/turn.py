@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Callable
 
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message, joined
+from turntake.rules.message import Message
 from turntake.rules.records import Claim
+from turntake.rules.text_format import ChatMessage, TextFormat, chat_messages, text_as
 
 
 class TurnControl(ABC):
@@ -33,8 +34,15 @@ def no_token(turn_id: str) -> str:
 class Turn:
     """One person's messages, handed over together; on a retry the same messages under the same id."""
 
-    def __init__(self, claim: Claim, control: TurnControl, token_for: Callable[[str], str] = no_token) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        control: TurnControl,
+        token_for: Callable[[str], str] = no_token,
+        text_format: TextFormat = "lines",
+    ) -> None:
         self.claim = claim
+        self.text_format = text_format
         self._control = control
         self._token_for = token_for
 
@@ -54,8 +62,18 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The messages joined by newlines."""
-        return joined(self.claim.messages)
+        """The messages joined by newlines, or as the rule `text_format` says."""
+        return text_as(self.text_format, self.claim.messages)
+
+    def text_as(self, text_format: TextFormat) -> str:
+        """The messages as one text: `"lines"`; `"times"`, each with the time since the first, as in `[+5s] and red`; or
+        `"senders"`, each with who sent it."""
+        return text_as(text_format, self.claim.messages)
+
+    def chat_messages(self) -> list[ChatMessage]:
+        """The messages as OpenAI's chat completions take them, and most others: `{"role": "user", "content": "…"}`,
+        with a `name` if several people wrote. What your agent said before, and what it is told, goes in front."""
+        return chat_messages(self.claim.messages)
 
     @property
     def attempt(self) -> int:

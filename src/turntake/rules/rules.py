@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.rules.field_checks import check_fields
+from turntake.rules.text_format import TextFormat
 
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
@@ -74,6 +75,13 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: Annotated[
         Positive, Meta(description="How many attempts may fail before the messages become a dead letter.")
     ] = 3
+    text_format: Annotated[
+        TextFormat,
+        Meta(
+            description="How a turn's text looks: lines; with the time since the first message, or with the sender, "
+            "before each; or lines, and beside them chat messages as OpenAI's API takes them."
+        ),
+    ] = "lines"
 
     def __post_init__(self) -> None:
         check_fields(self)

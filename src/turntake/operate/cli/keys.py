@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 from cyclopts import App, Parameter
 
-from turntake.api_keys import ApiKeys
+from turntake.api_keys import ApiKeys, keys_in
 from turntake.buffer.open import open_store
 from turntake.clock import SystemClock
-from turntake.errors import ConfigurationError, StoreUnavailable, TurntakeError
+from turntake.errors import ConfigurationError, TurntakeError
 from turntake.http.keys import key_view, new_key_view
 from turntake.operate.cli.connection import Key, connected, since
 from turntake.operate.cli.flags import Config, Json, option, options, switch, tell_of_file
@@ -143,12 +143,8 @@ def _in_store(config: Path | None, act: Callable[[ApiKeys], Awaitable[Any]]) -> 
         raise ConfigurationError("memory:// is kept by a running server alone: name it with --url.")
 
     async def run() -> Any:
-        keys = ApiKeys()
         async with open_store(loaded.store, SystemClock()) as store:
-            await keys.open(store)
-            if keys.is_unreadable:
-                raise StoreUnavailable("The store does not answer; `turntake doctor` says more.")
-            return await act(keys)
+            return await act(await keys_in(store))
 
     try:
         return msgspec.to_builtins(asyncio.run(run()))

@@ -80,7 +80,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     port: Annotated[int, Meta(ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")] = 8080
     role: Annotated[Role, Meta(description="Only accept messages, only work on turns, or both.")] = DEFAULT_ROLE
     api_keys: Annotated[
-        tuple[str, ...], Meta(description="The keys that /v1 accepts, separated by commas.", extra=SECRET)
+        tuple[str, ...], Meta(description="API keys that may do everything, separated by commas.", extra=SECRET)
     ] = ()
     agent_secret: Annotated[str, Meta(description="Signs the requests to an HTTP agent (whsec_...).", extra=SECRET)] = (
         ""
