@@ -1,6 +1,7 @@
 """`/v1/keys`, and what keys with scopes and tenants open; completion tokens."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from harness.servers import Later, calling
+from harness.servers import Later, calling, talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.accept.caller import has_replies
 from turntake.buffer.document_watch import LOOK_EVERY_MS
@@ -187,6 +188,23 @@ async def test_every_process_knows_of_a_change_within_two_seconds() -> None:
         await client.delete(f"/v1/keys/{listed['id']}")
         await clock.advance(2_000)
         assert (await other.get("/v1/conversations", headers=key)).status_code == 401
+
+
+def test_a_stream_ends_when_its_key_is_revoked() -> None:
+    """It shows nothing that happens from then on."""
+    turns = accepting()
+    with talking(turns) as client:
+        asked = {"name": "wall", "scopes": ["events"], "tenants": ["acme"]}
+        key = client.post("/v1/keys", json=asked).json()
+        with client.stream("GET", "/v1/events", headers={"X-API-Key": key["key"]}) as stream:
+            lines = stream.iter_lines()
+            for number, tenant in enumerate(("globex", "acme")):
+                client.post("/v1/messages", json=HI | {"tenant": tenant, "id": str(number)})
+            (buffered,) = itertools.islice((line for line in lines if line.startswith("data:")), 1)
+            assert '"acme:generic:default:ana"' in buffered
+            client.delete(f"/v1/keys/{key['id']}")
+            client.post("/v1/messages", json=HI | {"tenant": "acme", "id": "2"})
+            assert "".join(lines) == ""
 
 
 async def test_two_that_make_keys_at_once_lose_none() -> None:
