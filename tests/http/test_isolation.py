@@ -27,7 +27,8 @@ from turntake.http.routes import ENDPOINTS
 from turntake.observe.stream import Happening
 from turntake.rules.api_keys import ANYBODY, EVERY_SCOPE
 from turntake.rules.conversation import Touch
-from turntake.rules.scopes import SCOPE_KINDS
+from turntake.rules.live import Said
+from turntake.rules.scopes import SCOPE_KINDS, RuleScope
 from turntake.testing.clock import VirtualClock
 
 OURS, THEIRS = "acme", "globex"
@@ -86,6 +87,8 @@ async def _life_of(tenant: str, turns: TurnTake, clock: VirtualClock) -> dict[st
     opened = [record.id for record in records if record.status == "answering"]
     await turns.complete(opened[0], [f"{word} reply"])
     key, _ = await turns.keys.make(ANYBODY, f"{word} key", ["orders"], [tenant])
+    own = {RuleScope("tenant", tenant): Said({"capacity": 40}), RuleScope("conversation", str(keys[0])): Said()}
+    await turns.rule_keeper.change(own, f"{word} boss")
     letters = [letter.id for letter in (await turns.store.letters.list(50)).items if letter.key.tenant == tenant]
     assert (len(opened), len(letters)) == (2, 1)
     return {
@@ -104,13 +107,14 @@ async def _cursor(client: httpx2.AsyncClient, path: str, key: str) -> str:
 
 def of_theirs(stage: Stage) -> Any:
     """All that the store holds of the other tenant."""
-    model, keys = stage.store.model, stage.turns.keys
+    model, keys, rules = stage.store.model, stage.turns.keys, stage.turns.rule_keeper.live
     return (
         {key: value for key, value in model.conversations.items() if key.tenant == THEIRS},
         {key: dict(value) for key, value in model.messages.items() if key.tenant == THEIRS},
         {id for id, key in model.owners.items() if key.tenant == THEIRS},
         {id: closed for id, closed in model.letters.items() if model.owners[id].tenant == THEIRS},
         [key for key in keys.list(ANYBODY) if THEIRS in (key.tenants or ())],
+        [layer for layer in rules.layers if THEIRS in layer.scope.id],
     )
 
 
@@ -217,15 +221,16 @@ async def _answer(sent: Any) -> httpx2.Response:
 def test_the_stage_is_set(stage: tuple[asyncio.Runner, Stage]) -> None:
     """Their own key finds all of what the attackers look for, so that it is there to be found."""
     runner, scene = stage
-    conversations, messages, turns, letters, keys = of_theirs(scene)
-    assert (len(conversations), len(messages), len(turns), len(letters), len(keys)) == (5, 5, 3, 1, 2)
+    assert [len(part) for part in of_theirs(scene)] == [5, 5, 3, 1, 2, 2]
     whole = scene.turns.keys.list(ANYBODY)
     assert {THEIRS, OURS} <= {tenant for key in whole for tenant in key.tenants or ()}
     _, spy = runner.run(scene.turns.keys.make(ANYBODY, "theirs", EVERY_SCOPE, [THEIRS]))
     for endpoint in ATTACKED:
         if endpoint.method == "GET" and "{" in endpoint.path:
-            name = endpoint.path.rpartition("{")[2].rstrip("}")
-            path = endpoint.path.replace(f"{{{name}}}", quote(scene.pool[name][0], safe=""))
+            first = {name: quote(values[0], safe="") for name, values in scene.pool.items()}
+            if "{scope}" in endpoint.path:
+                first |= {"scope": "tenant", "id": THEIRS}
+            path = endpoint.path.format(**first)
             assert "hush" in runner.run(_answer(scene.client.get(path, headers={"X-API-Key": spy}))).text, path
 
 
