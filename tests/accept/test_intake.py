@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from turntake import ConversationKey, TurnTake
-from turntake.accept.intake import Intake
+from turntake.accept.intake import Home, Intake
+from turntake.buffer.store import Query
 from turntake.platforms.channel import ChatEvent
 
 ADA = ConversationKey.of("ada", channel="radio")
@@ -36,3 +37,15 @@ async def test_of_an_event_that_cannot_be_kept_whole_the_words_are(caplog: pytes
     (record,) = caplog.records
     assert record.message == "Only the words of an event could be kept"
     assert "`metadata` holds what JSON cannot say" in vars(record)["reason"]
+
+
+async def test_the_conversations_of_an_account_have_its_tenant_and_agent() -> None:
+    """A webhook says neither; those of other accounts have the default tenant and no agent."""
+    homes = {("radio", "sales"): Home("acme", "closer")}
+    async with TurnTake("memory://", role="accept") as turns:
+        intake = Intake(turns, homes=homes)
+        await intake.take("radio", "sales", [event("1"), ChatEvent(kind="typing", conversation="ada")])
+        await intake.take("radio", "", [event("1")])
+        page = await turns.store.history.conversations(Query())
+    found = {(key.tenant, key.account, conversation.agent) for key, conversation in page.items}
+    assert found == {("acme", "sales/default", "closer"), ("default", "default", "")}

@@ -13,13 +13,23 @@ import pytest
 
 from harness.serving import run
 from turntake import plugins as adapters
+from turntake.accept.intake import Home
 from turntake.deliver.replies import Replies
 from turntake.errors import ConfigurationError, Forged, MissingExtra
-from turntake.operate.accounts import Account, accounts, channels_of, listeners_of, reply_apis_of, shared_secrets
+from turntake.operate.accounts import (
+    Account,
+    accounts,
+    channels_of,
+    homes_of,
+    listeners_of,
+    reply_apis_of,
+    shared_secrets,
+)
 from turntake.operate.assemble import outbound_of
+from turntake.operate.channel_plugins import ChannelPlugin
 from turntake.operate.cli import main
 from turntake.operate.options.sources import load
-from turntake.platforms.channel import Channel
+from turntake.platforms.channel import Channel, Option
 
 ROOT = Path(__file__).parents[2]
 OURS = ["discord", "generic", "instagram", "messenger", "slack", "telegram", "twilio", "whatsapp"]
@@ -408,3 +418,33 @@ def test_tokens_are_not_sent_over_plain_http_to_others(url: str, is_refused: boo
     (telegram,) = [account for account in accounts(load(environ=environ)) if account.label == "telegram"]
     assert (telegram.channel is None) == is_refused
     assert ("TURNTAKE_TELEGRAM_API_BASE sends tokens over plain http" in telegram.fault) == is_refused
+
+
+def test_accounts_may_have_a_tenant_and_an_agent() -> None:
+    """Set like any option of theirs; no channel has to know of it, and it configures none by itself."""
+    Path("turntake.toml").write_text(
+        '[telegram]\naccounts = ["sales"]\nagent = "helper"\n[telegram.sales]\ntenant = "acme"\n[slack]\ntenant = ""\n'
+    )
+    options = load(environ={"TURNTAKE_TELEGRAM_SALES_AGENT": "closer"})
+    found = accounts(options)
+    assert homes_of(found) == {("telegram", ""): Home("", "helper"), ("telegram", "sales"): Home("acme", "closer")}
+    (telegram,) = [account for account in found if account.id == ("telegram", "")]
+    assert telegram.status == "not configured"
+
+
+def test_a_tenant_that_there_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"telegram: `tenant` contains control characters"):
+        homes_of(accounts(load(environ={"TURNTAKE_TELEGRAM_TENANT": "a\x01"})))
+
+
+def test_an_option_of_a_channel_by_the_same_name_is_the_channels() -> None:
+    class Radio(Channel):
+        name = "radio"
+        options = (Option("tenant", "Of the platform.", is_secret=False),)
+
+    plugin = ChannelPlugin("radio", Radio)
+    assert [option.sentence for option in plugin.options if option.name == "tenant"] == ["Of the platform."]
+    assert [option.name for option in plugin.home] == ["agent"]
+    assert homes_of([Account(plugin, values={"tenant": "theirs", "agent": "ours"})]) == {
+        ("radio", ""): Home("", "ours")
+    }

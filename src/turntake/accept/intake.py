@@ -2,7 +2,8 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +29,18 @@ ACTIVITY = frozenset({"typing", "stopped"})
 MEANT = SAID | CHANGES | ACTIVITY
 
 
+class Home(NamedTuple):
+    """Whose the conversations of an account are, and which agent they are for; an empty one is the default."""
+
+    tenant: str = ""
+    agent: str = ""
+
+
+Homes = Mapping[tuple[str, str], Home]
+"""By the channel's name and the account's, which is "" for the only or first one."""
+_NOBODYS = Home()
+
+
 class Intake:
     """Takes the events of one request together. In a group, each person has a buffer, or the whole group has one."""
 
@@ -38,9 +51,11 @@ class Intake:
         by_person: bool = True,
         oldest_ms: int = _OPTIONS.oldest_ms,
         delivery: Delivery = _OPTIONS.delivery,
+        homes: Homes | None = None,
     ) -> None:
         """What was said longer than `oldest_ms` ago is ignored, unless that is 0. `delivery` says which reports about
-        our replies are noted."""
+        our replies are noted, and `homes` which accounts have a tenant or an agent."""
+        self._homes = homes or {}
         self._reports = ReplyReports(turns, delivery)
         self._turns = turns
         self._by_person = by_person
@@ -58,7 +73,8 @@ class Intake:
             (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
         )
         if messages:
-            await self._turns.accept_sound(list(_arrivals(messages)))
+            agent = self._homes.get((channel, account), _NOBODYS).agent
+            await self._turns.accept_sound(list(_arrivals(messages, agent)))
         for key, event in keyed:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
@@ -83,18 +99,19 @@ class Intake:
         self, channel: str, account: str, events: Sequence[ChatEvent]
     ) -> Iterator[tuple[ConversationKey, ChatEvent]]:
         """Those that mean something, each with its conversation."""
+        tenant = self._homes.get((channel, account), _NOBODYS).tenant
         for event in events:
             if event.kind not in MEANT:
                 continue
             try:
-                yield key_of(channel, account, event, by_person=self._by_person), event
+                yield key_of(channel, account, event, by_person=self._by_person, tenant=tenant), event
             except ValueError as error:
                 # It is authentic, so a refusal would only make the platform send it again for days.
                 facts = {"action": "accept", "channel": channel, "kind": event.kind, "reason": str(error)}
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
-def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]]) -> Iterator[Arrival]:
+def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str) -> Iterator[Arrival]:
     """The events as messages. Of one that no store could keep whole, the words are kept.
 
     It is authentic: refusing it would have the platform send all of them again, for days.
@@ -107,17 +124,20 @@ def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]]) -> Iterator[A
             facts = {"action": "accept", "conversation": str(key), "kind": event.kind, "reason": str(error)}
             log.warning("Only the words of an event could be kept", extra=facts)
             message = replace(message, attachments=(), metadata={}, reply_to=None)
-        yield Arrival(key, message)
+        yield Arrival(key, message, agent)
 
 
 def _is_before(since: int, event: ChatEvent) -> bool:
     return event.kind in SAID and event.sent_at is not None and 0 <= event.sent_at < since
 
 
-def key_of(channel: str, account: str, event: ChatEvent, *, by_person: bool = True) -> ConversationKey:
+def key_of(
+    channel: str, account: str, event: ChatEvent, *, by_person: bool = True, tenant: str = ""
+) -> ConversationKey:
     """The conversation of an event. Raises ValueError if its parts cannot make a key."""
     return ConversationKey.of(
         event.conversation,
+        tenant=tenant,
         channel=channel,
         account=address.write_account(account, event.account),
         topic=address.write_topic(event.thread, event.sender if event.is_group and by_person else ""),

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.activity import Activity
-from turntake.accept.intake import Intake
+from turntake.accept.intake import Homes, Intake
 from turntake.accept.messages import Messages
 from turntake.accept.options import Delivery, Groups, WebhookOptions
 from turntake.accept.refusals import Refusals
@@ -67,17 +67,19 @@ def create(
     groups: Groups = _WEBHOOKS.groups,
     oldest_ms: int = _WEBHOOKS.oldest_ms,
     delivery: Delivery = _WEBHOOKS.delivery,
+    homes: Homes | None = None,
 ) -> App:
     """An app to run or to mount. Its lifespan enters `turns`, unless somebody else already did.
 
     Starlette does not run the lifespan of a mounted app: enter `turns` in the outer one.
     Each channel is served at `/webhooks/` and its name; `public_url` is where platforms reach the app from outside.
     What a platform dates further back than `oldest_ms` is ignored; `delivery` says which reports of replies are noted.
+    `homes` says whose the conversations of an account are, and which agent they are for.
     If it is set, or a channel has its secret, and there are no `api_keys`, nothing but webhooks and health is served to
     those who do not have the `made_key`, which is for programs on this machine.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
-    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms, delivery=delivery)
+    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms, delivery=delivery, homes=homes)
     refusals = Refusals(turns.clock)
     webhooks = Webhooks(turns, channels or {}, public_url, intake, refusals)
     events = EventStream(turns)

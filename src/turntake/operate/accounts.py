@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from turntake.accept.intake import Home
 from turntake.errors import ConfigurationError
 from turntake.http.hosts import is_loopback
 from turntake.operate.channel_plugins import LISTEN, ChannelPlugin, ListenerPlugin
@@ -11,6 +12,7 @@ from turntake.operate.options.groups import AccountOptions, Options
 from turntake.platforms.channel import Channel, Option, keys_in
 from turntake.platforms.listener import Listener
 from turntake.platforms.replies import ReplyApi
+from turntake.rules.scopes import scope_of
 
 AccountId = tuple[str, str]
 """A channel's name and an account's, which is "" for the only or first one."""
@@ -118,6 +120,21 @@ def listeners_of(accounts: Iterable[Account]) -> dict[AccountId, Listener]:
     return {account.id: account.listener(account.values) for account in accounts if account.listener is not None}
 
 
+def homes_of(accounts: Iterable[Account]) -> dict[AccountId, Home]:
+    """The tenants and agents of accounts that have one. ConfigurationError if a value cannot be right."""
+    return {account.id: home for account in accounts if (home := home_of(account)) != Home()}
+
+
+def home_of(account: Account) -> Home:
+    """The tenant and the agent of an account."""
+    names = {option.name for option in account.plugin.home}
+    tenant, agent = (account.values.get(name, "") if name in names else "" for name in ("tenant", "agent"))
+    try:
+        return Home(scope_of("tenant", tenant).id if tenant else "", scope_of("agent", agent).id if agent else "")
+    except ValueError as error:
+        raise ConfigurationError(f"{account.label}: {error}") from None
+
+
 def shared_secrets(accounts: Iterable[Account]) -> list[str]:
     """One sentence for each secret that checks the webhooks of several accounts of a channel.
 
@@ -162,7 +179,8 @@ def _account(account: AccountOptions, private_hosts: Sequence[str]) -> Account:
         if option.use and _is_unset(option, values[option.name]):
             missing[option.use] = (*missing.get(option.use, ()), variables[option.name])
     fault = _open_to_readers(account, private_hosts)
-    channel, fault = (None, fault) if fault else _channel(plugin.channel, values)
+    own = {name: value for name, value in values.items() if name not in {option.name for option in plugin.home}}
+    channel, fault = (None, fault) if fault else _channel(plugin.channel, own)
     found = plugin.load_listener() if is_set and LISTEN not in missing else ListenerPlugin()
     lacks_extra = found.lacks_extra and not fault
     fault = fault or found.fault

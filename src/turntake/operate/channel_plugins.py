@@ -14,6 +14,13 @@ GROUP = "channels"
 """Of entry points: `turntake.channels`, one for each platform."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LISTEN = "listen"
+HOME = (
+    Option("tenant", "Whose the conversations of this account are; without it the default tenant's.", is_secret=False),
+    Option(
+        "agent", "The agent that its conversations are for, by the name that rules and events use.", is_secret=False
+    ),
+)
+"""What every account has beside the options of its channel: a webhook does not say whose it is, and who answers."""
 
 
 class ChannelPlugin(NamedTuple):
@@ -35,7 +42,13 @@ class ChannelPlugin(NamedTuple):
     @property
     def options(self) -> tuple[Option, ...]:
         """What can be set for the channel and its only or first account."""
-        return tuple(self.channel.options) if self.channel else ()
+        return (*self.channel.options, *self.home) if self.channel else ()
+
+    @property
+    def home(self) -> tuple[Option, ...]:
+        """The options of `HOME`; an option of the channel's own by the same name is the channel's."""
+        own = {option.name for option in self.channel.options} if self.channel else set()
+        return tuple(option for option in HOME if option.name not in own)
 
     @property
     def account_options(self) -> tuple[Option, ...]:

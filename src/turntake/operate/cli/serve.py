@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App
 
 from turntake.operate import logs
-from turntake.operate.accounts import channels_of, listeners_of
+from turntake.operate.accounts import channels_of, homes_of, listeners_of
 from turntake.operate.assemble import Parts, assemble
 from turntake.operate.cli.banner import print_banner
 from turntake.operate.cli.flags import Load, switch, takes_settings
@@ -91,6 +91,7 @@ async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFil
         max_body_bytes=options.http.body_bytes,
         receive_ms=options.http.receive_ms,
         channels=channels_of(parts.accounts),
+        homes=homes_of(parts.accounts),
         public_url=options.public_url,
         max_webhook_bytes=options.webhooks.body_bytes,
         groups=options.webhooks.groups,

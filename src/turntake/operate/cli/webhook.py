@@ -12,7 +12,7 @@ from turntake import plugins
 from turntake.accept.intake import key_of
 from turntake.clock import Clock
 from turntake.errors import ConfigurationError, TurntakeError
-from turntake.operate.accounts import Account, accounts
+from turntake.operate.accounts import Account, accounts, home_of
 from turntake.operate.client import client_options, explained
 from turntake.operate.options.groups import Options
 from turntake.platforms.channel import SAID, Channel, ChatEvent, Request
@@ -49,7 +49,8 @@ class WebhookCalls(NamedTuple):
     def key(self, options: Options) -> str:
         """The conversation that the messages will be found under."""
         channel, name = self.account.id
-        return str(key_of(channel, name, self.events[0], by_person=options.webhooks.groups == "person"))
+        by_person, tenant = options.webhooks.groups == "person", home_of(self.account).tenant
+        return str(key_of(channel, name, self.events[0], by_person=by_person, tenant=tenant))
 
 
 def is_wanted(channel: str, account: str, is_asked_for: bool) -> bool:

@@ -32,7 +32,7 @@ class AccountOptions(NamedTuple):
 
     `values` has every option of the channel, with its default unless it is set; `variables` has the names of the
     environment variables for them. What all accounts share is in each, and does not count for `is_set`: it may be
-    there for messages that come in by the API, and makes no webhooks work.
+    there for messages that come in by the API, and makes no webhooks work. Nor do the account's tenant and agent.
     """
 
     plugin: ChannelPlugin

@@ -125,6 +125,7 @@ def _account_options(values: Mapping[str, Value], known: Catalogue, named: Named
     """The main account of every installed channel, set or not, each followed by its named ones."""
     for channel, plugin in known.channels.items():
         shared = option_settings(channel, plugin.shared_options)
+        home = {option.name for option in plugin.home}
         for name in ("", *named.names[channel]):
             own = option_settings(".".join(filter(None, (channel, name))), plugin.account_options)
             yield AccountOptions(
@@ -132,7 +133,7 @@ def _account_options(values: Mapping[str, Value], known: Catalogue, named: Named
                 name,
                 values={setting.name: values[setting.key].value for setting in (*shared, *own)},
                 variables={setting.name: setting.env for setting in (*shared, *own)},
-                is_set=bool(name) or any(values[setting.key].is_set for setting in own),
+                is_set=bool(name) or any(values[s.key].is_set for s in own if s.name not in home),
             )
 
 
