@@ -49,6 +49,7 @@ from turntake.rules.message import Message
 from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import PRESETS, Rules
+from turntake.tasks import end
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -164,9 +165,7 @@ class TurnTake:
             if self._stopping is not None:
                 await self._stopping
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await end(self._tasks)
             self._tasks.clear()
             self._worker = self._stopping = None
             self.is_draining = False

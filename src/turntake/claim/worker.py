@@ -29,6 +29,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
 from turntake.rules.watch import JOIN_MS
+from turntake.tasks import end
 
 log = logging.getLogger("turntake")
 
@@ -76,7 +77,7 @@ class Worker:
         """Claims nothing more, lets handlers finish for `shutdown_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
-        self._joining.cancel()
+        await end([self._joining])
         await self._while_the_store_answers(self._claiming)
         await self._while_the_store_answers(self._ports.store.leave(self._id))
         if self._running:
@@ -90,7 +91,7 @@ class Worker:
             await self._while_the_store_answers(*(self._let_go(attempt) for attempt in unfinished))
         self._shared.limits.close()
         self._shared.breakers.close()
-        self._extending.cancel()
+        await end([self._extending])
 
     @property
     def is_busy(self) -> bool:
