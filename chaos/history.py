@@ -100,6 +100,7 @@ class Limits:
     lease: float
     slack: float
     longest: float
+    capacity: int = 50  # of messages in a turn, unless a setting says otherwise
 
 
 @dataclass(frozen=True, slots=True)

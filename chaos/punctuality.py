@@ -19,7 +19,7 @@ def early(seen: Seen) -> list[Violation]:
         if any(message not in seen.sent_at for message in call.message_ids) or _is_hurried(seen, call.at):
             continue
         ahead = _earliest(seen, call) - call.at
-        if ahead > CLOCKS_DIFFER:
+        if ahead > CLOCKS_DIFFER and not _follows_a_full_turn(seen, call):
             says = f"{call.turn_id} was handed over {ahead:.3f} s before it can have been due"
             found.append(Violation("early", call.conversation, says, (call.turn_id, *call.message_ids)))
     return found
@@ -53,6 +53,12 @@ def latenesses(seen: Seen) -> tuple[list[float], list[float]]:
             free_at = max((reply.at for reply in seen.replies[call.turn_id]), default=call.at)
             found[seen.is_disturbed(due_at, call.at)].append(call.at - due_at)
     return found[False], found[True]
+
+
+def _follows_a_full_turn(seen: Seen, call: HandOver) -> bool:
+    """What is too much for one turn is due at once, also the rest that follows the last full one."""
+    before = [other for other in seen.first_calls(call.conversation) if other.at < call.at]
+    return bool(before) and len(before[-1].message_ids) >= seen.limits.capacity
 
 
 def _is_hurried(seen: Seen, at: float) -> bool:

@@ -133,6 +133,6 @@ def at_once(message_id: str, key: ConversationKey = ANN) -> Operation:
 def submitted(
     queue: WriteQueue, key: ConversationKey, operation: Callable[[Draft], T], *, is_new: bool = False, size: int = 0
 ) -> asyncio.Future[T]:
-    call: SingleCall[T] = SingleCall(is_new=is_new)
+    call: SingleCall[T] = SingleCall(asyncio.get_running_loop(), is_new=is_new)
     queue.submit(key, call, operation, size=size)
     return call.future

@@ -27,6 +27,7 @@ FLAGS = ("-q", "--no-header", "--tb=no", "-p", "no:randomly", "-p", "no:cachepro
 # The nearest tests are few; what they do not see goes to many.
 WIDE = ("-n", "2", "--dist", "loadscope")
 MOST_LEFT_OUT = 5
+NO_END = "no end"
 
 
 class Verdict(NamedTuple):
@@ -55,38 +56,67 @@ class Trial:
         self._check_that_the_copy_is_used(source)
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Plants the bug, runs the tests from near to far until one fails, and takes the bug out again."""
-        path, began = self._folder / mutant.path, time.monotonic()
-        sound = path.read_bytes()
+        """Runs the tests from near to far until one notices the bug."""
+        began = time.monotonic()
         killed_by = ""
         for number, stage in enumerate(stages_for(mutant.path)[: self._most]):
-            flags = WIDE if number else ()
-            self._learn(stage, flags)
-            path.write_bytes(mutant.applied(sound))
-            try:
-                failed = self._run(stage, max(LEAST_PATIENCE_S, PATIENCE * self._usual_s[stage]), "-x", *flags)
-            finally:
-                path.write_bytes(sound)
-            if failed:
-                killed_by = failed[0]
+            killed_by = self._noticed_by(mutant, stage, WIDE if number else ())
+            if killed_by:
                 break
         return Verdict(mutant, killed_by, time.monotonic() - began)
+
+    def _noticed_by(self, mutant: Mutant, stage: Stage, flags: tuple[str, ...]) -> str:
+        """What fails with the bug and not without it: on a busy machine tests fail, or hardly end, by themselves."""
+        self._learn(stage, flags)
+        while True:
+            limit_s = max(LEAST_PATIENCE_S, PATIENCE * self._usual_s[stage])
+            failed = self._run_with(mutant, stage, limit_s, flags)
+            if not failed or self._is_because_of_the_bug(failed, stage, limit_s, flags):
+                return failed
+
+    def _run_with(self, mutant: Mutant, stage: Stage, limit_s: float, flags: tuple[str, ...]) -> str:
+        """Plants the bug, runs the tests until one fails, and takes the bug out again."""
+        path = self._folder / mutant.path
+        sound = path.read_bytes()
+        path.write_bytes(mutant.applied(sound))
+        try:
+            failed = self._run(self._paths(stage), limit_s, "-x", *flags)
+        finally:
+            path.write_bytes(sound)
+        return failed[0] if failed else ""
+
+    def _is_because_of_the_bug(self, failed: str, stage: Stage, limit_s: float, flags: tuple[str, ...]) -> bool:
+        """Asks the sound code, at once, while the machine is as busy as it was."""
+        if failed == NO_END:
+            del self._usual_s[stage]
+            self._learn(stage, flags)
+            return 2 * self._usual_s[stage] <= limit_s
+        name = failed.partition("[")[0]
+        if "::" not in name or not self._run([name], None):
+            return True
+        self._leave_out([name])
+        return False
 
     def _learn(self, stage: Stage, flags: tuple[str, ...]) -> None:
         """How long the stage takes without a bug. Tests that fail then, on a busy machine, are asked nothing."""
         if stage not in self._usual_s:
             began = time.monotonic()
-            failed = self._run(stage, None, *flags)
+            failed = self._run(self._paths(stage), None, *flags)
             if len(failed) > MOST_LEFT_OUT or not all("::" in name for name in failed):
                 raise SystemExit(f"These tests fail without any bug, so nothing can be learned: {failed}")
-            for name in failed:
-                print(f"  left out, since it fails without any bug: {name}", flush=True)
-            self._left_out += failed
+            self._leave_out(failed)
             self._usual_s[stage] = time.monotonic() - began
 
-    def _run(self, stage: Stage, limit_s: float | None, *flags: str) -> list[str]:
+    def _leave_out(self, names: list[str]) -> None:
+        for name in names:
+            print(f"  left out, since it fails without any bug: {name}", flush=True)
+        self._left_out += names
+
+    def _paths(self, stage: Stage) -> list[str]:
+        return [str(path) for pattern in stage for path in sorted(self._folder.glob(pattern))]
+
+    def _run(self, paths: list[str], limit_s: float | None, *flags: str) -> list[str]:
         """What failed; words for it where no test has a name."""
-        paths = [str(path) for pattern in stage for path in sorted(self._folder.glob(pattern))]
         left_out = [f"--deselect={name}" for name in self._left_out]
         process = subprocess.Popen(
             (sys.executable, "-m", "pytest", *FLAGS, *flags, *left_out, *paths),
@@ -103,7 +133,7 @@ class Trial:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            return ["no end"]
+            return [NO_END]
         return _failures(process.returncode, said)
 
     def _check_that_the_copy_is_used(self, source: Path) -> None:

@@ -29,9 +29,9 @@ NOON_MS = 1_794_744_000_000
 ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 
 
-DEEP: list[Any] = []
-for _ in range(100):
-    DEEP = [DEEP]
+def nested(levels: int) -> Any:
+    """A list in a list, so many levels deep."""
+    return [nested(levels - 1)] if levels > 1 else []
 
 
 def message(**parts: Any) -> Message:
@@ -52,6 +52,7 @@ TAKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"sent_at": NOON}, {"sent_at": NOON_MS}),
     ({"metadata": None}, {"metadata": {}}),
     ({"metadata": {"nested": [1, {"deep": None}]}}, {"metadata": {"nested": [1, {"deep": None}]}}),
+    ({"metadata": {"deep": nested(62)}}, {"metadata": {"deep": nested(62)}}),
     ({"metadata": {1: ("one", NOON)}}, {"metadata": {"1": ["one", "2026-11-15T12:00:00Z"]}}),
     (
         {"attachments": ({"kind": "image", "mimeType": "a/b"},)},
@@ -78,7 +79,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"reply_to": 1.5}, "`reply_to` is of type float"),
     ({"metadata": ["a"]}, "`metadata` is of type list: write a dict."),
     ({"metadata": {"at": object()}}, "`metadata` holds what JSON cannot say (Encoding objects of type object"),
-    ({"metadata": {"deep": DEEP}}, "`metadata` is nested too deeply: at most 64 levels are kept."),
+    ({"metadata": {"deep": nested(100)}}, "`metadata` is nested too deeply: at most 64 levels are kept."),
+    ({"metadata": {"deep": nested(63)}}, "`metadata` is nested too deeply: at most 64 levels are kept."),
     ({"metadata": {"n": 2**64}}, "`metadata` holds a number beyond 64 bits"),
     ({"metadata": {"half": "\ud83d"}}, "`metadata` holds half a character"),
     ({"metadata": {"\ud83d": "half"}}, "`metadata` holds half a character"),

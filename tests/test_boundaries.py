@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src"
 # Who may import whom: a part may use the parts before it, never those after it. Parts on one line keep apart.
 ORDER = (
     ("rules",),
-    ("clock", "errors", "finding", "instants", "retry_after", "traces"),
+    ("clock", "errors", "finding", "instants", "retry_after", "tasks", "traces"),
     ("arrival", "plugins", "standard_webhooks"),
     ("buffer", "observe", "platforms"),
     ("deliver",),

@@ -55,6 +55,7 @@ from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
 from turntake.savings import SavingsTotals
+from turntake.tasks import end
 
 if TYPE_CHECKING:
     from turntake.http.app import App
@@ -182,9 +183,7 @@ class TurnTake:
             if self._stopping is not None:
                 await self._stopping
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await end(self._tasks)
             self._tasks.clear()
             await self.savings.close()
             self._worker = self._stopping = None

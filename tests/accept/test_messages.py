@@ -135,6 +135,13 @@ def test_a_list_holds_one_to_a_hundred(client: httpx2.Client, count: int) -> Non
 
 
 GOOD = {"conversation": "ana", "id": "1", "text": "hi"}
+
+
+def nested(levels: int) -> Any:
+    """A list in a list, so many levels deep."""
+    return [nested(levels - 1)] if levels > 1 else []
+
+
 BAD_BODIES: dict[str, Any] = {
     "nothing": b"",
     "not JSON": b"hello",
@@ -153,6 +160,7 @@ BAD_BODIES: dict[str, Any] = {
     + b"]" * 10_000
     + b"}}",
     "100 levels of metadata": b'{"conversation":"a","id":"1","metadata":{"a":' + b"[" * 100 + b"]" * 100 + b"}}",
+    "65 levels with the message itself": {**GOOD, "metadata": {"a": nested(63)}},
     "wrong type": {**GOOD, "text": 5},
     "no id": {"conversation": "ana", "text": "hi"},
     "blank id": {**GOOD, "id": ""},
@@ -170,6 +178,9 @@ BAD_BODIES: dict[str, Any] = {
     "an attachment of no kind": {**GOOD, "attachments": [{"url": "https://example.org"}]},
     "an attachment with an unknown field": {**GOOD, "attachments": [{"kind": "image", "bytes": "…"}]},
     "an attachment with large metadata": {**GOOD, "attachments": [{"kind": "image", "metadata": {"a": "x" * 16_384}}]},
+    "a long kind": {**GOOD, "attachments": [{"kind": "x" * 65}]},
+    "a long link": {**GOOD, "attachments": [{"kind": "image", "url": "x" * 4_097}]},
+    "a long name": {**GOOD, "attachments": [{"kind": "image", "name": "x" * 1_025}]},
     "no time zone": {**GOOD, "sentAt": "2026-11-15T09:30:00"},
     "the year 0": {**GOOD, "sentAt": "0001-01-01T00:00:00+23:00"},
     "the year 10000": {**GOOD, "sentAt": "9999-12-31T23:59:59.9999-01:00"},
@@ -201,7 +212,9 @@ def test_an_unknown_field_is_named(client: httpx2.Client) -> None:
         {**GOOD, "id": "ü" * 128, "sender": "ü" * 128},
         {**GOOD, "text": "🙂" * 65_536},
         {**GOOD, "metadata": {"a": "x" * 16_000}},
+        {**GOOD, "metadata": {"a": nested(62)}},
         {**GOOD, "text": "", "attachments": [{"kind": "audio"}] * 32},
+        {**GOOD, "attachments": [{"kind": "x" * 64, "url": "x" * 4_096, "name": "x" * 1_024}]},
         {**GOOD, "text": "\x00 is a character"},
         {**GOOD, "sentAt": "2026-11-15 09:30:00Z"},
     ],

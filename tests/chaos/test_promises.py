@@ -213,6 +213,13 @@ def test_a_turn_before_the_silence_is_over_is_seen() -> None:
     assert promises(history) == {"early"}
 
 
+def test_what_was_too_much_for_the_turn_before_is_due_at_once() -> None:
+    history = good()
+    history.hand_overs[2].at = CALM + 0.7
+    assert violations(history, replace(LIMITS, capacity=3)) == []
+    assert violations(history, replace(LIMITS, capacity=4)) != []
+
+
 def test_a_turn_of_somebody_who_was_typing_is_seen() -> None:
     """After the silence, but not after the longer one that quick messages ask for."""
     history = good()

@@ -28,6 +28,22 @@ async def test_a_ring_for_an_earlier_deadline_wakes_it_then() -> None:
     assert sleep.done()
 
 
+async def test_a_time_that_an_earlier_ring_replaced_wakes_nobody() -> None:
+    """Whoever slept again by then would look in vain."""
+    clock = VirtualClock()
+    alarm = Alarm(clock, horizon_ms=5_000)
+    sleep = asyncio.create_task(alarm.sleep(clock.now() + 900))
+    await clock.advance(0)
+    alarm.ring(clock.now() + 100)
+    await clock.advance(100)
+    assert sleep.done()
+    sleep = asyncio.create_task(alarm.sleep(clock.now() + 2_000))
+    await clock.advance(1_999)
+    assert not sleep.done()
+    await clock.advance(1)
+    assert sleep.done()
+
+
 async def test_a_ring_before_it_falls_asleep_is_not_lost() -> None:
     clock = VirtualClock()
     alarm = Alarm(clock)

@@ -134,6 +134,55 @@ async def test_suspects_follow_each_other_as_quickly_as_they_are_answered(
     assert store.handed_back <= most_handed_back
 
 
+async def test_suspects_that_come_together_wait_for_what_runs_only_once(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """An answer that takes ten seconds keeps all of them waiting for ten seconds, and not each. Only the one that runs
+    would be blamed for a death."""
+    answered: list[str] = []
+    leases: list[tuple[str, ...]] = []
+    suspects = [f"p{number}" for number in range(5)]
+
+    async def lease_of(person: str) -> str:
+        found = await store.find(ConversationKey.of(person))
+        assert found is not None
+        return found.conversation.turn.lease if found.conversation.turn else "over"
+
+    async def answer(turn: Turn) -> None:
+        person = turn.conversation.conversation
+        if person in suspects:
+            leases.append(tuple([await lease_of(person) for person in suspects]))
+        await clock.sleep(100 if person in suspects else 10_000)
+        answered.append(person)
+
+    await write(store, clock, *suspects)
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, shutdown_ms=1, clock=clock) as turns:
+        await say(turns, "hello", to="slow")
+        await clock.advance(9_900)
+        assert answered == []
+        await clock.advance(1_000)
+    assert answered == ["slow", *suspects]
+    assert leases == [("over",) * n + ("alone",) + ("",) * (4 - n) for n in range(5)]
+
+
+async def test_suspects_that_take_long_leave_the_process_to_others_in_between(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """Those who came together are handed back, and somebody who has just written comes first."""
+    agent = Counting(clock)
+    await write(store, clock, *(f"p{number}" for number in range(5)))
+    await let_lapse(store, clock, ALONE_AFTER)
+    async with TurnTake(store, rules=AT_ONCE, agent=agent, shutdown_ms=1, clock=clock) as turns:
+        await clock.advance(1_500)
+        await say(turns, "hello", to="new")
+        await clock.advance(1_000)
+        assert agent.running == ["new"]
+        assert agent.beside == {"p0": 1, "p1": 1, "new": 1}
+        await clock.advance(20_000)
+    assert len(agent.beside) == 6
+
+
 async def test_one_slow_suspect_does_not_put_off_those_who_are_quick(clock: VirtualClock, store: MemoryStore) -> None:
     """After its minute the others have the process for half a minute; the next ones follow at once."""
     answered: list[str] = []

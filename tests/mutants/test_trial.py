@@ -3,6 +3,7 @@ afterwards."""
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from mutants import stages
 from mutants.__main__ import drawn, mutants_in, table
 from mutants.mutant import Mutant
 from mutants.stages import stages_for
-from mutants.trial import Trial, Verdict
+from mutants.trial import LEAST_PATIENCE_S, NO_END, PATIENCE, Trial, Verdict
 
 SOURCE = """
 def longest(a, b):
@@ -62,6 +63,52 @@ def test_a_test_that_fails_without_a_bug_is_left_out(
     bugs = {mutant.before: mutant for mutant in mutants_in(project, "src/turntake/rules")}
     assert trial.judge(bugs[">"]).killed_by == ""
     assert "tests/test_a.py::test_the_weather" in capsys.readouterr().out
+
+
+def test_a_test_that_fails_with_and_without_the_bug_kills_nothing(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine one may fail now and then, whatever is planted. It is asked no more."""
+    trial = Trial(project, tmp_path / "copy")
+    bug = mutants_in(project, "src/turntake/rules")[0]
+    weather, pause = "tests/test_a.py::test_the_weather", "tests/test_a.py::test_the_pause"
+    failures = iter([[], [f"{weather}[rain]"], [weather], [], [pause], []])
+    asked: list[list[str]] = []
+
+    def run(trial: Trial, paths: list[str], limit_s: float | None, *flags: str) -> list[str]:
+        asked.append(paths)
+        return next(failures)
+
+    monkeypatch.setattr(Trial, "_run", run)
+    assert trial.judge(bug).killed_by == ""
+    assert asked[2] == [weather]
+    assert trial._left_out == [weather]
+    assert trial.judge(bug).killed_by == pause
+
+
+def test_a_bug_that_makes_tests_endless_is_told_from_a_machine_that_is_slow(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever takes as long without the bug has not noticed it, and is given more time."""
+    trial = Trial(project, tmp_path / "copy")
+    bug = mutants_in(project, "src/turntake/rules")[0]
+    now_s, limits = 0, list[float]()
+
+    def run(trial: Trial, paths: list[str], limit_s: float | None, *flags: str) -> list[str]:
+        """The machine was quiet at first; then it takes 40 s, with the bug and without."""
+        nonlocal now_s
+        if limit_s is None:
+            now_s += 40 if limits else 1
+            return []
+        limits.append(limit_s)
+        return [NO_END] if limit_s < PATIENCE * 40 else []
+
+    monkeypatch.setattr(Trial, "_run", run)
+    monkeypatch.setattr("mutants.trial.time", SimpleNamespace(monotonic=lambda: now_s))
+    assert trial.judge(bug).killed_by == ""
+    assert limits == [LEAST_PATIENCE_S, PATIENCE * 40]
+    monkeypatch.setattr(Trial, "_run", lambda trial, paths, limit_s, *flags: [NO_END] if limit_s else [])
+    assert trial.judge(bug).killed_by == NO_END
 
 
 def test_tests_that_cannot_be_run_judge_nothing(project: Path, tmp_path: Path) -> None:

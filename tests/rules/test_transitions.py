@@ -13,7 +13,7 @@ from turntake.rules.message import Message
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import PROMISE_BROKEN, WORKER_STOPPED, amend, turn_id
+from turntake.rules.transitions import PROMISE_BROKEN, WORKER_STOPPED, amend, set_back, turn_id
 
 LEASE_MS = 60_000
 KEY = ConversationKey.of("ann")
@@ -158,6 +158,7 @@ def test_a_retry_that_was_asked_for_counts_its_failure_once() -> None:
     model.settle(claim, Retry(0, error="boom"), 5_000)
     (again,) = model.claim(1, LEASE_MS, 5_000)
     assert (again.turn.attempt, again.turn.failures, again.turn.error) == (2, 1, "boom")
+    assert again.turn.waits == 0, "unless it says so, nobody was away"
 
 
 def test_the_latest_error_is_kept() -> None:
@@ -199,6 +200,17 @@ def test_when_a_message_interrupts(rules: Rules, is_committed: bool, is_interrup
     (answer,) = model.append([Append(KEY, Message("m2"), rules)], 5_000)
     assert answer.interrupted == (claim.turn.id if is_interrupted else None)
     assert model.extend([claim], LEASE_MS, 5_000) == [not is_interrupted]
+
+
+def test_a_turn_is_interrupted_so_often_and_no_more() -> None:
+    """Somebody who never stops writing gets an answer after all."""
+    model, rules = Model(), Rules(on_busy="interrupt", max_interrupts=2)
+    interrupted = []
+    for number in range(4):
+        (answer,) = model.append([Append(KEY, Message(f"m{number}"), rules)], 0)
+        interrupted.append(answer.interrupted is not None)
+        model.claim(1, LEASE_MS, 60_000)
+    assert interrupted == [False, True, True, False]
 
 
 def test_an_interruption_takes_in_what_had_queued_behind_the_turn() -> None:
@@ -276,6 +288,29 @@ def test_a_retried_letter_joins_what_waits_and_ends_a_hold() -> None:
     assert (conversation.buffer.due, conversation.waiting) == (Deadline(6_000, "retried"), 2)
     (again,) = model.claim(1, LEASE_MS, 6_000)
     assert [message.id for message in again.messages] == ["m1", "m2"]
+
+
+def test_no_claim_from_before_it_was_a_letter_holds_a_turn_that_is_sent_again() -> None:
+    """Neither the one that gave it up nor one before it: two claims of one millisecond have epochs side by side."""
+    model, first = claimed("m1")
+    assert model.save(first, Progress(("hello",), is_final=True))
+    assert model.settle(first, Retry(0), 1_000)
+    (second,) = model.claim(1, LEASE_MS, 1_000)
+    assert second.epoch == first.epoch + 1
+    assert model.settle(second, Dead("gave up"), 1_000)
+    assert model.retry_letter(second.turn.id, 1_000) is not None
+    for claim in (first, second):
+        assert not model.settle(claim, Answered(), 1_000)
+
+
+def test_a_hold_is_set_back_with_the_time() -> None:
+    """It ends as much earlier as every other deadline; a message that comes meanwhile still waits for its end."""
+    model = Model()
+    send(model, "m1", now=10_000)
+    model.touch(KEY, Touch("hold", 90_000), PLAIN, 10_000)
+    model.conversations[KEY] = set_back(model.conversations[KEY], 9_000)
+    send(model, "m2", now=1_500)
+    assert model.conversations[KEY].due_at == 91_000
 
 
 def test_decisions_tell_why_it_waited() -> None:

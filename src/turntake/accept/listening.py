@@ -10,6 +10,7 @@ from turntake.clock import Clock
 from turntake.errors import ConfigurationError
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.listener import Listener
+from turntake.tasks import end
 
 log = logging.getLogger("turntake")
 
@@ -29,9 +30,7 @@ async def listening(listeners: Listeners, intake: Intake, clock: Clock) -> Async
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)
 
 
 async def _keep(listener: Listener, channel: str, account: str, intake: Intake, clock: Clock) -> None:

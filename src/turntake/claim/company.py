@@ -6,15 +6,18 @@ beside it is claimed like any other. From then on nothing more is claimed here; 
 ended, that it is alone is written into its row, and only then is it handed over. If the process dies once more, the row
 says that this turn was the cause and no other.
 
+Suspects that were claimed together follow each other, each alone, before anybody else may join: so the wait for what
+runs is paid once. One that waits for its turn there runs nothing, and is not blamed if the process dies.
+
 A turn for which there is no room now is handed back for a moment, so that it hides nobody else who is due. And after
-a turn had the process to itself, the others have it for as long, so that many suspects in a row keep nobody waiting.
+suspects had the process to themselves, the others have it for as long, so that many of them keep nobody waiting.
 Suspects that have to wait stand in line: each is handed back until the one before it should be done, going by how long
 the latest took. Whoever comes back too early goes to the end of the line.
 """
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 
 from turntake.claim.attempt import Attempt
 from turntake.clock import Clock
@@ -26,7 +29,9 @@ NO_ROOM_MS = 1_000
 LEAST_BETWEEN_MS = 100
 # The last in line comes at most this much later than the first: each may be done much earlier than the latest was.
 LONGEST_LINE_MS = 2_000
-# However long one had the process to itself, the next need not wait for longer than this.
+# For so long suspects follow each other: quick answers are all given by then, and the others have hardly waited.
+TOGETHER_MS = 2_000
+# However long they had the process to themselves, the next need not wait for longer than this.
 LONGEST_BETWEEN_MS = 30_000
 
 
@@ -38,12 +43,18 @@ class Company:
         self._running = running
         self._clock = clock
         self._longest_ms = longest_ms
-        self.is_closed = False
-        """Whether a turn waits to be alone, or is: then nobody else may join."""
+        self._suspects = 0
+        self._one_at_a_time = asyncio.Lock()
         self._alone_since = 0
+        self._together_until = 0
         self._alone_ms = 0
         self._next_alone_at = 0
         self._line_at = 0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a turn waits to be alone, or is: then nothing more may be claimed."""
+        return self._suspects > 0
 
     def pause_ms(self, attempt: Attempt) -> int:
         """0 if it may join; else for how long to hand its turn back."""
@@ -52,7 +63,8 @@ class Company:
                 return 0 if sum(other.company == "few" for other in self._running) < FEW else NO_ROOM_MS
             case "nobody":
                 now = self._clock.now()
-                return self._stand_in_line(now) if self.is_closed or now < self._next_alone_at else 0
+                has_room = self._suspects < FEW if self.is_closed else now >= self._next_alone_at
+                return 0 if has_room else self._stand_in_line(now)
         return 0
 
     def _stand_in_line(self, now: int) -> int:
@@ -66,23 +78,42 @@ class Company:
 
     def close(self) -> None:
         """A turn begins that may have nobody beside it."""
-        self.is_closed, self._alone_since = True, self._clock.now()
+        if not self.is_closed:
+            self._alone_since, self._together_until = self._clock.now(), 0
+        self._suspects += 1
 
     def open(self) -> None:
         """It is over."""
-        now = self._clock.now()
-        self._alone_ms = now - self._alone_since
-        self.is_closed, self._next_alone_at = False, now + min(self._alone_ms, LONGEST_BETWEEN_MS)
+        self._suspects -= 1
+        if not self.is_closed:
+            now = self._clock.now()
+            self._alone_ms = now - self._alone_since
+            self._next_alone_at = now + min(self._alone_ms, LONGEST_BETWEEN_MS)
 
-    async def wait_until_alone(self, attempt: Attempt) -> None:
-        """Returns once nothing else runs, which is noted with the turn; or after the longest time that others may take.
+    @asynccontextmanager
+    async def alone(self, attempt: Attempt) -> AsyncIterator[int]:
+        """Begins once nothing else runs, which is noted with the turn; or after the longest time that others may take.
 
+        Gives 0; or, if those before it took so long that the others come first, for how long to hand its turn back.
         Raises ClaimLost and StoreUnavailable.
         """
-        others = [task for other, task in self._running.items() if other is not attempt]
-        with suppress(TimeoutError):
-            if others:
+        async with self._one_at_a_time:
+            now = self._clock.now()
+            if self._together_until and now >= self._together_until:
+                yield self._stand_in_line(now)
+                return
+            await self._others_have_ended()
+            self._together_until = self._together_until or self._clock.now() + TOGETHER_MS
+            if not self._others():
+                await attempt.held.extend(attempt.held.lease_ms, "alone")
+            yield 0
+
+    async def _others_have_ended(self) -> None:
+        if others := self._others():
+            with suppress(TimeoutError):
                 async with self._clock.limit(self._longest_ms):
                     await asyncio.wait(others)
-        if len(self._running) == 1:
-            await attempt.held.extend(attempt.held.lease_ms, "alone")
+
+    def _others(self) -> "list[asyncio.Task[None]]":
+        """Those that run. Suspects do so one at a time, so they are not among them."""
+        return [task for other, task in self._running.items() if other.company != "nobody"]

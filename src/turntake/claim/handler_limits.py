@@ -31,7 +31,7 @@ class HandlerLimit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._limits.end(self)
+        self._limits.working.remove(self)  # the timer stays: when it rings, it looks who is left
         if not self._has_expired or self._task is None:
             return
         is_cancelled_by_others = self._task.uncancel() > 0
@@ -60,20 +60,16 @@ class HandlerLimits:
         self.duration_ms = duration_ms
         self.loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._clock = clock
-        self._limits: set[HandlerLimit] = set()
+        self.working: set[HandlerLimit] = set()
         self._timer: Timer | None = None
 
     def begin(self) -> HandlerLimit:
         """The limit of a handler that begins now, in the task that calls this."""
         limit = HandlerLimit(self, self._clock.now() + self.duration_ms)
-        self._limits.add(limit)
+        self.working.add(limit)
         if self._timer is None:
             self._timer = self._clock.call_at(limit.at, self._expire_late)
         return limit
-
-    def end(self, limit: HandlerLimit) -> None:
-        """The handler is done. The timer stays: when it rings, it looks who is left."""
-        self._limits.remove(limit)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -81,8 +77,8 @@ class HandlerLimits:
 
     def _expire_late(self) -> None:
         now = self._clock.now()
-        for limit in self._limits:
+        for limit in self.working:
             if limit.at <= now:
                 limit.expire()
-        next_at = min((limit.at for limit in self._limits), default=NEVER)
+        next_at = min((limit.at for limit in self.working), default=NEVER)
         self._timer = None if next_at == NEVER else self._clock.call_at(next_at, self._expire_late)

@@ -24,11 +24,12 @@ from turntake.claim.sending import SendingPlaces
 from turntake.claim.watch import Watch
 from turntake.errors import ClaimLost, StoreUnavailable
 from turntake.observe.observer import Observer
-from turntake.rules.conversation import Retry
+from turntake.rules.conversation import Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
 from turntake.rules.watch import JOIN_MS
+from turntake.tasks import end
 
 log = logging.getLogger("turntake")
 
@@ -76,7 +77,7 @@ class Worker:
         """Claims nothing more, lets handlers finish for `shutdown_ms`, then hands back what is left."""
         self._is_stopping = True
         self._alarm.wake()
-        self._joining.cancel()
+        await end([self._joining])
         await self._while_the_store_answers(self._claiming)
         await self._while_the_store_answers(self._ports.store.leave(self._id))
         if self._running:
@@ -87,10 +88,11 @@ class Worker:
             await asyncio.wait(unfinished.values(), timeout=CANCEL_GRACE_MS / 1000)
             if calling := [task for attempt, task in unfinished.items() if attempt.is_calling]:
                 await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
-            await self._while_the_store_answers(*(self._let_go(attempt) for attempt in unfinished))
+            at_once = Retry(after_ms=0, is_failure=False)
+            await self._while_the_store_answers(*(self._let_go(attempt, at_once) for attempt in unfinished))
         self._shared.limits.close()
         self._shared.breakers.close()
-        self._extending.cancel()
+        await end([self._extending])
 
     @property
     def is_busy(self) -> bool:
@@ -221,9 +223,7 @@ class Worker:
     async def _run(self, attempt: Attempt) -> None:
         claim, observers = attempt.claim, self._ports.observers
         try:
-            if attempt.company == "nobody":
-                await self._company.wait_until_alone(attempt)
-            settlement = await attempt.run()
+            settlement = await (self._run_alone(attempt) if attempt.company == "nobody" else attempt.run())
             if settlement is not None:
                 observers.tell_settled(claim, settlement, attempt.error)
         except ClaimLost:
@@ -242,9 +242,16 @@ class Worker:
                 del self._latest[claim.key]
             self._alarm.wake()
 
-    async def _let_go(self, attempt: Attempt) -> None:
-        """This worker stops before the turn was answered: the next one takes it at once."""
-        if await self._hand_back(attempt, Retry(after_ms=0, is_failure=False)):
+    async def _run_alone(self, attempt: Attempt) -> Settlement | None:
+        async with self._company.alone(attempt) as pause_ms:
+            if not pause_ms:
+                return await attempt.run()
+        await self._let_go(attempt, Retry(pause_ms, is_failure=False, is_tried=False))
+        return None
+
+    async def _let_go(self, attempt: Attempt, retry: Retry) -> None:
+        """The turn was begun here and is not answered."""
+        if await self._hand_back(attempt, retry):
             self._ports.observers.tell(Observer.handed_back, attempt.claim)
 
     async def _hand_back(self, attempt: Attempt, retry: Retry) -> bool:

@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 from functools import lru_cache
-from typing import NamedTuple, Self, cast
+from typing import NamedTuple
 
 PART_BYTES = 256  # longer than any id of a platform
 DEFAULT_CHANNEL = "generic"
@@ -31,20 +31,20 @@ class ConversationKey(NamedTuple):
     @classmethod
     def of(
         cls, conversation: str | int, *, tenant: str = "", channel: str = "", account: str = "", topic: str = ""
-    ) -> Self:
+    ) -> "ConversationKey":
         """The key with normalised parts; an empty part means its default. Raises ValueError and says which part.
 
         An integer, which several platforms use for a chat, is taken as text.
         """
         try:
-            return cast(Self, _made(conversation, tenant, channel, account, topic))
+            return _made(conversation, tenant, channel, account, topic)
         except TypeError:  # a list or a dict, which cannot be looked up
             raise ValueError("A part of the conversation's key is neither a text nor an integer.") from None
 
     @classmethod
-    def parse(cls, encoded: str) -> Self:
+    def parse(cls, encoded: str) -> "ConversationKey":
         """The key behind its spelling. Raises ValueError unless `str()` would give the same spelling again."""
-        return cast(Self, _parsed(encoded))
+        return _parsed(encoded)
 
     def __str__(self) -> str:
         return _spelled(self)

@@ -41,4 +41,4 @@ def _is_within(value: object, levels: int) -> bool:
     if not isinstance(value, dict | list):
         return True
     inner: Sequence[object] = list(value.values()) if isinstance(value, dict) else value
-    return levels > 0 and all(_is_within(item, levels - 1) for item in inner)
+    return levels >= 0 and all(_is_within(item, levels - 1) for item in inner)

@@ -166,7 +166,7 @@ class Several(Call[list[str]]):
     """A message with the id of the item, for each conversation that the items are submitted for."""
 
     def __init__(self, items: int) -> None:
-        super().__init__(items)
+        super().__init__(asyncio.get_running_loop(), items)
         self.statuses: list[str] = []
 
     def run(self, draft: Draft, item: str) -> None:

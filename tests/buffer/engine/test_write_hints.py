@@ -95,4 +95,6 @@ async def test_an_interruption_is_published_once_it_is_so(backend: FakeBackend, 
     assert turn is not None
     epoch = backend.rows[ANN].conversation.epoch
     await submitted(one, ANN, saying("m3", ANN, interrupting))
-    assert [hint.interrupted for hint in backend.published if hint.interrupted] == [((str(ANN), turn.id, epoch),)]
+    told = [hint for hint in backend.published if hint.interrupted]
+    assert [hint.interrupted for hint in told] == [((str(ANN), turn.id, epoch),)]
+    assert told[0].due_at == clock.now() + HORIZON_MS, "nobody looks earlier for it"

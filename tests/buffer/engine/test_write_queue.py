@@ -188,15 +188,22 @@ async def test_rows_that_are_not_remembered_are_read_first_once_most_of_them_exi
 
 
 async def test_a_row_that_is_kept_for_another_process_is_written_afterwards_with_all_that_came_meanwhile(
-    backend: FakeBackend, queue: WriteQueue
+    backend: FakeBackend, queue: WriteQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others are not held up by it, and closing waits for it."""
+    is_free = asyncio.Event()
+
+    async def pause(_: int) -> None:
+        await is_free.wait()
+
+    monkeypatch.setattr(write_queue, "real_pause", pause)
     backend.kept[ANN] = 1
     kept = submitted(queue, ANN, saying("m1"))
     await everything_ran()
     assert not kept.done()
     more, other = submitted(queue, ANN, saying("m2")), submitted(queue, BOB, saying("m1", BOB))
     assert (await other).seq == 1
+    is_free.set()
     await queue.close()
     assert [(await kept).seq, (await more).seq] == [1, 2]
     assert backend.batches == [[ANN], [BOB], [ANN]]

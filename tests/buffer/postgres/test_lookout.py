@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from harness.databases import Postgres
+from harness.writing import key
 from turntake.buffer.postgres.backend import PostgresStore
 from turntake.buffer.postgres.lookout import EVERYBODYS_MS, STEP_MS, look_at
 from turntake.buffer.postgres.pool import Pool
+from turntake.buffer.store import HORIZON_MS
+from turntake.clock import SystemClock
 from turntake.rules.watch import ALONE, JOIN_MS, LIVING_MS, SLICE_MS, WATCHERS, Place
 from turntake.testing.clock import VirtualClock
-from turntake.testing.store_contract import OFF, PLAIN, say
+from turntake.testing.store_contract import LEASE_MS, OFF, PLAIN, say
 
 CREW = [Place(number, 40) for number in range(40)]
 
@@ -56,6 +59,11 @@ async def test_workers_know_each_other_until_they_leave_or_fall_silent(server: P
         await clock.advance(LIVING_MS + 1)
         await other.join("b")
         assert other._place == Place(0, 1)
+        await other.next_look()
+        await other.join("c")
+        assert other._place == Place(1, 2), "what a look said for one says nothing for another"
+        await one.join("a")
+        assert one._place == Place(0, 3)
 
 
 async def test_a_look_says_that_its_worker_lives_and_finds_out_who_else_does(
@@ -79,13 +87,14 @@ async def test_a_look_says_that_its_worker_lives_and_finds_out_who_else_does(
         await living.join("b")
         assert living._place == Place(1, 2)
         asked.clear()
-        for _ in range(LIVING_MS // JOIN_MS + 1):
+        rounds = LIVING_MS // JOIN_MS + 2
+        for _ in range(rounds):
             await clock.advance(JOIN_MS)
             for _ in range(2):
                 await living.next_look()
             await living.join("b")
         assert living._place == ALONE
-        assert len(asked) == 2 * (LIVING_MS // JOIN_MS + 1)
+        assert len(asked) == 2 * rounds, "also once it is alone"
         await dead.join("a")
         assert dead._place == Place(0, 2)
 
@@ -105,3 +114,34 @@ async def test_one_of_two_wakes_for_a_deadline_and_both_for_what_is_overdue(
         await say(store, "m2", rules=OFF)
         for crew, name in ((store, "a"), (other, "b")):
             await crew.leave(name)
+
+
+async def test_a_shared_look_hides_nothing_that_is_overdue(
+    server: Postgres, store: PostgresStore, clock: VirtualClock
+) -> None:
+    """It reads several deadlines: a claim starts at the first of them."""
+    async with PostgresStore.open(server.url, clock) as other:
+        for number in range(2):
+            await say(store, "m1", key=key(number), rules=OFF)
+            await clock.advance(HORIZON_MS)
+        await clock.advance(2 * HORIZON_MS)
+        for crew, name in ((store, "a"), (other, "b"), (store, "a")):
+            await crew.join(name)
+        for _ in range(2):
+            await store.next_look()
+        assert [claim.key for claim in await store.claim(5, LEASE_MS)] == [key(0), key(1)]
+        for crew, name in ((store, "a"), (other, "b")):
+            await crew.leave(name)
+
+
+async def test_a_shared_look_brings_the_servers_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it also says that its worker lives or not."""
+    clock, told = SystemClock(), list[int]()
+    async with PostgresStore.open(url, clock) as store, PostgresStore.open(url, SystemClock()) as other:
+        for crew, name in ((store, "a"), (other, "b"), (store, "a")):
+            await crew.join(name)
+        monkeypatch.setattr(clock, "follow", lambda at, seen_at=0: told.append(at))
+        assert store._place.workers == 2
+        for looks in (1, 2):
+            await store.next_look()
+            assert len(told) == looks

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from harness.databases import HOST, Cluster, Sentinel, Valkey, until
 from harness.proxy import proxying
-from harness.redis_store import backend_of, shard_of
+from harness.redis_store import backend_of, shard_of, watched
 from harness.writing import ROOMY, again, key
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.swap import SwapReply
@@ -234,9 +234,11 @@ async def test_work_goes_on_while_the_replica_that_messages_wait_for_is_away(
     also if it was saved in the same call as somebody's message."""
     await say(store, "m1", rules=OFF)
     async with RedisStore.open(f"{server.url}?wait=1&wait_ms=20", clock) as careful:
-        claim = await take(careful)
-        assert await careful.extend([claim], LEASE_MS) == [True]
-        assert await careful.save(claim, Progress(("hello",), 0, True))
+        with watched(server) as seen:
+            claim = await take(careful)
+            assert await careful.extend([claim], LEASE_MS) == [True]
+            assert await careful.save(claim, Progress(("hello",), 0, True))
+        assert "WAIT" not in {command.name for command in seen}
         settled, said = await asyncio.gather(
             careful.settle(claim, Answered(("hello",))), say(careful, "m2", key=BOB), return_exceptions=True
         )

@@ -6,7 +6,7 @@ from harness.databases import Valkey
 from harness.redis_store import backend_of, watched
 from turntake.buffer.redis.backend import RedisStore
 from turntake.buffer.redis.keys import IDLE_WRITTEN
-from turntake.buffer.redis.lookout import RedisLookout
+from turntake.buffer.redis.lookout import DEEPEST, RedisLookout
 from turntake.buffer.store import HORIZON_MS
 from turntake.rules.watch import ALONE, JOIN_MS, OVERDUE_MS, SLICE_MS, STAGGER_MS, Place, wake_at
 from turntake.testing.clock import VirtualClock
@@ -106,7 +106,10 @@ async def test_what_is_due_is_found_behind_what_others_are_claiming(server: Valk
     """They have a moment for it; meanwhile it is not in the way."""
     due(server, lookout, 0, *[OWN_AT - 1] * 5, OWN_AT)
     lookout.take_place(FIRST)
-    assert await lookout.due(1, OWN_AT) == [(0, f"ann05@{OWN_AT}")]
+    with watched(server) as seen:
+        assert await lookout.due(1, OWN_AT) == [(0, f"ann05@{OWN_AT}")]
+    (read,) = [command.words for command in seen if command.name == "ZRANGE"]
+    assert read[-2] == str(1 + DEEPEST), "and no more is read, however much is due"
 
 
 async def test_whoever_is_idle_has_no_deadline(server: Valkey, lookout: RedisLookout) -> None:

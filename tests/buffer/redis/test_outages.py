@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.exceptions import BusyLoadingError, RedisError
+from redis.exceptions import BusyLoadingError, OutOfMemoryError, RedisError
 
 from harness.databases import ALWAYS, Valkey, until
 from harness.proxy import Proxy
@@ -168,6 +168,24 @@ def dump(server: Valkey) -> dict[bytes, Any]:
     """All that is there."""
     names = server.ask("KEYS", "*")
     return {name: server.ask("DUMP", name.decode()) for name in names}
+
+
+async def test_a_server_without_memory_even_for_answers_is_unavailable(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some that speak like Redis refuse every script once they are full: it is not asked again and again."""
+    await say(store, "m1", rules=OFF)
+    claim = await take(store)
+    asked: list[Any] = []
+
+    async def write(*call: Any) -> Any:
+        asked.append(call)
+        raise OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
+
+    monkeypatch.setattr(backend_of(store)._swapper, "_write", write)
+    with pytest.raises(StoreUnavailable):
+        await store.settle(claim, Answered())
+    assert len(asked) == 1
 
 
 async def test_a_full_server_can_still_forget(server: Valkey, store: RedisStore, clock: VirtualClock) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from turntake.buffer.sqlite import commit_thread
+from turntake.buffer.sqlite import commit_thread, transaction_queue
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.store import Query
 from turntake.clock import SystemClock
@@ -91,6 +91,17 @@ async def test_more_than_one_batch_of_operations_waits_its_turn(path: str, clock
         count = commit_thread.LARGEST_TRANSACTION * 2 + 1
         answers = await asyncio.gather(*(say(store, f"m{n}", rules=Rules(capacity=9_999)) for n in range(count)))
         assert sorted(answer.waiting for answer in answers) == list(range(1, count + 1))
+
+
+async def test_a_crowd_is_written_in_transactions_of_a_bounded_size(
+    path: str, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many people write at once, none of them waits for all the others."""
+    monkeypatch.setattr(transaction_queue, "LARGEST_TRANSACTION", 10)
+    async with SqliteStore(path, clock) as store:
+        commits = count_commits(store)
+        await store.append([Append(ConversationKey.of(f"c{n}"), Message("m1"), PLAIN) for n in range(25)])
+        assert len(commits) == 3
 
 
 async def test_what_is_asked_at_once_acts_as_if_each_had_come_alone(path: str, clock: VirtualClock) -> None:

@@ -57,6 +57,19 @@ async def test_a_short_lock_is_waited_for(path: str, clock: VirtualClock) -> Non
         assert (await pending).status == "buffered"
 
 
+async def test_what_could_not_be_rolled_back_is_undone_before_the_next_batch(path: str, clock: VirtualClock) -> None:
+    """Whoever comes next is not refused for it."""
+    async with SqliteStore(path, clock) as store:
+        writer = store.backend._writer
+        denied = (apsw.SQLITE_TRANSACTION, "ROLLBACK")
+        writer.authorizer = lambda action, name, *_: apsw.SQLITE_DENY if (action, name) == denied else apsw.SQLITE_OK
+        with pytest.raises(StoreUnavailable):
+            await store.backend._commits.run(lambda: writer.execute("SELECT * FROM nothing_of_that_name"))
+        assert writer.in_transaction
+        writer.authorizer = None
+        assert (await say(store, "m1")).status == "buffered"
+
+
 async def test_a_file_that_became_read_only_is_unavailable_and_usable_afterwards(
     path: str, clock: VirtualClock
 ) -> None:

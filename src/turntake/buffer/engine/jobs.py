@@ -28,9 +28,9 @@ class Call(ABC, Generic[T]):
 
     __slots__ = ("_error", "_missing", "future", "is_new")
 
-    def __init__(self, items: int = 1, *, is_new: bool = False) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, items: int = 1, *, is_new: bool = False) -> None:
         """New work is refused while too much waits; what settles older work never is."""
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[T] = loop.create_future()
         self.is_new = is_new
         self._missing = items
         self._error: Exception | None = None

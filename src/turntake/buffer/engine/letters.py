@@ -5,6 +5,7 @@ report writes the conversation too, so its version tells whether anybody did so 
 first and the turn after it; what was decided on both is then swapped, and decided again if it is refused.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -77,7 +78,7 @@ class CasLetters(Letters):
 
     async def _report_open(self, key: ConversationKey, turn_id: str, report: ReplyReport) -> bool:
         """Whether it was news of a turn that is still open: then it is noted in the conversation."""
-        call: SingleCall[bool] = SingleCall()
+        call: SingleCall[bool] = SingleCall(asyncio.get_running_loop())
         self._queue_of(key).submit(key, call, lambda draft: draft.report(turn_id, report))
         return await call.future
 

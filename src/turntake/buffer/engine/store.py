@@ -53,6 +53,7 @@ class CasStore(Store, Clocked):
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
+        self._loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._lookout: Lookout = self.backend.lookout or LoneLookout(self.backend.next_due)
         self._rows = RowCache()
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
@@ -71,7 +72,7 @@ class CasStore(Store, Clocked):
         if len(arrivals) == 1:
             (arrival,) = arrivals
             payload = encode(arrival.message)
-            single = _SingleAppend(is_new=True)
+            single = _SingleAppend(self._loop, is_new=True)
             self._queue(arrival.key).submit(arrival.key, single, (arrival, payload), 1, len(payload))
             return [await single.future]
         indexes: dict[ConversationKey, int | list[int]] = {}
@@ -85,7 +86,7 @@ class CasStore(Store, Clocked):
                 known.append(index)
         if not indexes:
             return []
-        call = _AppendCall(arrivals, len(indexes))
+        call = _AppendCall(self._loop, arrivals, len(indexes))
         for key, own in indexes.items():
             call.submit_to(self._queue(key), key, own)
         return await call.future
@@ -208,20 +209,20 @@ class CasStore(Store, Clocked):
         seqs = range(turn.head, turn.tail + 1)
         messages = due.messages
         try:
-            if any(seq not in messages for seq in seqs):
+            if not all(map(messages.__contains__, seqs)):
                 messages = await self.backend.messages(due.key, turn.head, turn.tail)
         except StoreUnavailable:
             with suppress(StoreUnavailable):
                 await self.settle(Claim(due.key, draft.conversation.epoch, turn, ()), Retry(0, is_failure=False))
             return None
-        shown = in_order(as_said(messages[seq] for seq in seqs if seq in messages))
+        shown = in_order(as_said([messages[seq] for seq in seqs if seq in messages]))
         return Claim(due.key, draft.conversation.epoch, turn, shown)
 
     def _new_queue(self, shard: int) -> WriteQueue:
         return WriteQueue(self.backend, shard, self.clock, self._backlog, self._rows)
 
     def _submit(self, key: ConversationKey, operation: Callable[[Draft], T]) -> "asyncio.Future[T]":
-        call: SingleCall[T] = SingleCall()
+        call: SingleCall[T] = SingleCall(self._loop)
         self._queue(key).submit(key, call, operation)
         return call.future
 
@@ -243,8 +244,8 @@ class _AppendCall(Call[list[Appended]]):
 
     __slots__ = ("_answers", "_arrivals", "_payloads")
 
-    def __init__(self, arrivals: Sequence[Append], items: int) -> None:
-        super().__init__(items, is_new=True)
+    def __init__(self, loop: asyncio.AbstractEventLoop, arrivals: Sequence[Append], items: int) -> None:
+        super().__init__(loop, items, is_new=True)
         self._arrivals = arrivals
         self._payloads = [encode(arrival.message) for arrival in arrivals]
         self._answers: list[Any] = [None] * len(arrivals)

@@ -127,7 +127,7 @@ class WriteQueue:
 
     def _take(self, keys: list[ConversationKey]) -> list[Job]:
         jobs = [self._waiting.pop(key) for key in keys]
-        self._being_written.update((key, jobs) for key in keys)
+        self._being_written.update(dict.fromkeys(keys, jobs))
         self._backlog.remove(jobs)
         return jobs
 
@@ -170,7 +170,8 @@ class WriteQueue:
         written = [job for job in jobs if job.decide(now)]
         if not written:
             return []
-        drafts = [self._to_write(job) for job in written]
+        self._ask_to_keep(written)
+        drafts = [job.draft for job in written]
         hint = self._hint(drafts, now)
         refusals = await self._backend.swap(self._shard, drafts, hint)
         self._round_trip_ms = self._clock.now() - now
@@ -183,10 +184,11 @@ class WriteQueue:
             await self._publish_interruptions(interrupted)
         return [job for job in again if self._is_to_go_on(job)]
 
-    def _to_write(self, job: Job) -> Draft:
-        if job.refusals >= REFUSALS_TAKEN:
-            job.draft.keep_ms = min(KEPT_MS + 2 * self._round_trip_ms, LONGEST_KEPT_MS)
-        return job.draft
+    def _ask_to_keep(self, jobs: list[Job]) -> None:
+        """The rows of those that others were quicker than too often."""
+        for job in jobs:
+            if job.refusals >= REFUSALS_TAKEN:
+                job.draft.keep_ms = min(KEPT_MS + 2 * self._round_trip_ms, LONGEST_KEPT_MS)
 
     def _succeed(self, job: Job) -> None:
         if not job.draft.row.version:

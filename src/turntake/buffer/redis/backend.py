@@ -73,7 +73,7 @@ class RedisBackend(Backend):
         self._closing.push_async_callback(self._hang_up)
         self._primary = PrimaryWatch(self._client, self._clock)
         self._primary.open()
-        self._closing.callback(self._primary.close)
+        self._closing.push_async_callback(self._primary.close)
         try:
             with unavailable_on_error:
                 await refuse_unsafe(self._client)

@@ -12,6 +12,7 @@ from redis.asyncio.sentinel import SentinelConnectionPool
 
 from turntake.buffer.redis.url import UNREACHABLE, Client
 from turntake.clock import Clock
+from turntake.tasks import end
 
 log = logging.getLogger("turntake")
 
@@ -32,9 +33,9 @@ class PrimaryWatch:
         if self._pool is not None:
             self._watching = asyncio.create_task(self._watch())
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._watching is not None:
-            self._watching.cancel()
+            await end([self._watching])
 
     async def look(self) -> None:
         """Leaves a primary that was replaced: the next call goes to its successor."""
