@@ -12,7 +12,8 @@ from turntake.buffer.memory import MemoryStore
 from turntake.buffer.rule_keeper import DOCUMENT, TELLING_MS, RuleKeeper
 from turntake.deliver.echo import echo
 from turntake.errors import StoreUnavailable
-from turntake.rules.conversation import Buffer
+from turntake.observe.observer import Observer
+from turntake.rules.conversation import Buffer, Conversation, Touch
 from turntake.rules.live import LiveRules, Said
 from turntake.rules.scopes import DEFAULT, RuleScope
 from turntake.testing.clock import VirtualClock
@@ -241,3 +242,36 @@ async def test_going_back_is_a_change_like_any_other(store: MemoryStore, clock: 
         await keeper.roll_back(1, "bob")
         assert turns.rules_for(ANN).silence_ms == 7
         assert keeper.live.changes[-1].author == "bob"
+
+
+async def test_nobody_is_told_for_whom_nothing_changes(store: MemoryStore, clock: VirtualClock) -> None:
+    """Neither the store nor those who watch have anything to do with it."""
+    touched: list[tuple[ConversationKey, str]] = []
+
+    class Watching(Observer):
+        def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
+            touched.append((key, touch.kind))
+
+    async with processes(store, rules={"silence_ms": 10_000}, observers=[Watching()]) as (turns,):
+        await say(turns, ANN)
+        await say(turns, BOB)
+        await turns.rule_keeper.change({DEFAULT: silence(10_000), ACME: silence(5_000)}, "ann")
+        await clock.advance(4_000)
+    assert touched == [(ANN, "rules")]
+
+
+async def test_rules_that_cannot_be_read_are_not_overwritten(store: MemoryStore) -> None:
+    """Whoever mends them finds them as they were."""
+    await store.documents.swap(DOCUMENT, 0, b"{")
+    async with processes(store) as (turns,):
+        with pytest.raises(StoreUnavailable, match="The document `rules` in the store"):
+            await turns.rule_keeper.change({ACME: silence(7)}, "ann")
+
+
+async def test_what_was_live_in_another_store_does_not_count_in_this_one(clock: VirtualClock) -> None:
+    """Entered again, memory:// is another one."""
+    turns = TurnTake("memory://", clock=clock, role="accept")
+    async with turns:
+        await turns.rule_keeper.change({ACME: silence(7)}, "ann")
+    async with turns:
+        assert turns.rules_for(ANN).silence_ms == 1_000

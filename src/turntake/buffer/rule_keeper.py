@@ -18,6 +18,8 @@ from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
 from turntake.buffer.documents import Document
 from turntake.buffer.store import Query, Store
 from turntake.errors import StoreUnavailable
+from turntake.rules import transitions
+from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.live import LiveRules, Wanted, changed, check, is_among, rolled_back
 from turntake.rules.scopes import Layers, RuleBook, RuleScope
@@ -29,7 +31,7 @@ TELLING_MS = 30_000  # a page takes milliseconds; whoever was silent for that lo
 PAGE = 500
 AT_ONCE = 50  # so many touches share a write; more would only keep messages waiting
 
-Touch = Callable[[ConversationKey], Awaitable[object]]
+Tell = Callable[[ConversationKey], Awaitable[object]]
 """Has a conversation go by the present rules."""
 
 _encode = msgspec.json.Encoder().encode
@@ -47,12 +49,14 @@ class RuleKeeper:
         self._telling = self._told_once = 0
 
     def open(self, store: Store, watch: DocumentWatch) -> None:
-        self._store = store
-        self._watch = watch
+        """From the first look of `watch` on the live rules are known."""
+        self._store, self._watch = store, watch
+        self._telling = self._told_once = 0
+        self._use(LiveRules())
         watch.follow(DOCUMENT, self._learn)
 
     def _learn(self, document: Document) -> None:
-        self._use(_decode(document.body))
+        self._use(_read(document))
 
     def _use(self, live: LiveRules) -> None:
         self.book = RuleBook(self.settings, live.by_scope)
@@ -91,7 +95,7 @@ class RuleKeeper:
         """The rules after the change, and whether there was anything to change."""
         for _ in range(ROUNDS):
             document = await self._watch.read(DOCUMENT)
-            live = LiveRules() if document is None else _decode(document.body)
+            live = LiveRules() if document is None else _read(document)
             after = change(live)
             if after is live:
                 return live, False
@@ -100,27 +104,27 @@ class RuleKeeper:
                 return after, True
         raise StoreUnavailable("Too many change the rules at once; try again.")
 
-    async def keep_telling(self, touch: Touch) -> None:
+    async def keep_telling(self, tell: Tell) -> None:
         """Tells those who wait of changes, until it is cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             with suppress(StoreUnavailable):
-                await self.tell(touch)
+                await self.tell(tell)
             if self.live.told < self.live.version:
                 await self._store.clock.sleep(LOOK_EVERY_MS)
                 self._wake.set()
 
-    async def tell(self, touch: Touch) -> None:
+    async def tell(self, tell: Tell) -> None:
         """Does what is to be done now, if it is for this process to do."""
         if self.live.told >= self.live.version or not await self._is_ours():
             return
         live = self.live
         if self._told_once < live.version:
-            await self._walk(live.untold, touch)
+            await self._walk(live.untold, tell)
             self._told_once = live.version
         if self._store.clock.now() >= live.changed_at + SEEN_BY_ALL_MS:
-            await self._walk(live.untold, touch)
+            await self._walk(live.untold, tell)
             await self._swap(lambda present: replace(present, told=max(present.told, live.version)))
 
     async def _is_ours(self) -> bool:
@@ -139,16 +143,16 @@ class RuleKeeper:
         self._telling = live.version if is_ours else self._telling
         return is_ours
 
-    async def _walk(self, scopes: Collection[RuleScope], touch: Touch) -> None:
+    async def _walk(self, scopes: Collection[RuleScope], tell: Tell) -> None:
         async for page in self._waiting(scopes):
             for start in range(0, len(page), AT_ONCE):
-                await asyncio.gather(*map(touch, page[start : start + AT_ONCE]))
+                await asyncio.gather(*map(tell, page[start : start + AT_ONCE]))
             until = self._store.clock.now() + TELLING_MS
             if until > self.live.telling_until + TELLING_MS // 2:
                 await self._swap(lambda live, until=until: replace(live, telling_until=until))  # type: ignore[misc]
 
     async def _waiting(self, scopes: Collection[RuleScope]) -> AsyncIterator[list[ConversationKey]]:
-        """The conversations of these scopes in which something waits, those that are due first first."""
+        """The conversations of these scopes that the present rules change, those that are due first first."""
         if all(scope.kind == "conversation" for scope in scopes):
             yield [ConversationKey.parse(scope.id) for scope in scopes]
             return
@@ -158,8 +162,23 @@ class RuleKeeper:
             yield [
                 key
                 for key, conversation in page.items
-                if conversation.buffer is not None and is_among(scopes, key, conversation.agent)
+                if is_among(scopes, key, conversation.agent) and self._would_move(key, conversation)
             ]
             if not page.cursor or (page.items and page.items[-1][1].due_at is None):  # idle ones come last
                 return
             cursor = page.cursor
+
+    def _would_move(self, key: ConversationKey, conversation: Conversation) -> bool:
+        if conversation.buffer is None:
+            return False
+        told = transitions.touch(conversation, key, Touch("rules"), self.book.of(key), self._store.clock.now())
+        return told.conversation != conversation
+
+
+def _read(document: Document) -> LiveRules:
+    try:
+        return _decode(document.body)
+    except msgspec.MsgspecError as error:
+        raise StoreUnavailable(
+            f"The document `{DOCUMENT}` in the store, which holds the live rules: {error}."
+        ) from None

@@ -44,7 +44,7 @@ class Observer:
         """A message was acknowledged and changed nothing."""
 
     def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
-        """The person was seen composing, or somebody flushed, held or cleared the conversation."""
+        """The person was seen composing, somebody flushed, held or cleared the conversation, or its rules changed."""
 
     def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
         """A message stopped the answer that was being written; its turn collects again."""
