@@ -275,3 +275,16 @@ async def test_what_was_live_in_another_store_does_not_count_in_this_one(clock: 
         await turns.rule_keeper.change({ACME: silence(7)}, "ann")
     async with turns:
         assert turns.rules_for(ANN).silence_ms == 1_000
+
+
+async def test_a_change_for_some_leaves_others_as_they_are(store: MemoryStore, clock: VirtualClock) -> None:
+    """Also those who wait by settings that were others when their messages came."""
+    async with processes(store, rules={"silence_ms": 7_000}) as (earlier,):
+        await say(earlier, ANN)
+        await say(earlier, BOB)
+    arrived_at = clock.now()
+    async with processes(store, rules={"silence_ms": 10_000}) as (turns,):
+        await turns.rule_keeper.change({ACME: silence(5_000)}, "ann")
+        await clock.advance(0)
+        assert (await buffer_of(store, ANN)).due.at == arrived_at + 5_000
+        assert (await buffer_of(store, BOB)).due.at == arrived_at + 7_000

@@ -113,3 +113,9 @@ def test_what_is_too_much_for_one_turn_is_due_as_before() -> None:
     full = said(0, 0, 0, rules=replace(SLOW, capacity=2))
     assert full.buffer is not None
     assert told(full, SLOW, 10).due == full.buffer.due
+
+
+def test_a_buffer_that_is_full_by_the_new_rules_goes_though_it_is_held() -> None:
+    """As it would have when its last message came."""
+    conversation = touch(said(0, 100), KEY, Touch("hold", 20_000), SLOW, 100).conversation
+    assert told(conversation, Rules(capacity=2), 200).due == Deadline(200, "capacity")
