@@ -335,7 +335,15 @@ class TurnTake:
         if self.role != "accept":
             if self._sink is None:
                 raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
-            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for, self.keys.token_for)
+            ports = Ports(
+                self.store,
+                self._sink,
+                self._outbound,
+                self.observers,
+                self.rules_for,
+                self.keys.token_for,
+                lambda: self._rules.book,
+            )
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
             janitor = keep_forgetting(self.store, self._retention)

@@ -10,6 +10,7 @@ from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
 from turntake.finding import Finding
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, letter_of
@@ -41,8 +42,8 @@ class MemoryStore(Store, Examined):
     async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         return self.model.touch(key, touch, rules, self.clock.now())
 
-    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
-        return self.model.claim(limit, lease_ms, self.clock.now())
+    async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
+        return self.model.claim(limit, lease_ms, self.clock.now(), order)
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> Sequence[bool | None]:
         return self.model.extend(claims, lease_ms, self.clock.now(), lease)

@@ -10,6 +10,7 @@ import msgspec
 from turntake.buffer.documents import Documents
 from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import RulesByAgent
@@ -154,8 +155,10 @@ class Store(ABC):
         """Carries out a sign or an order; None if the conversation is unknown."""
 
     @abstractmethod
-    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+    async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
         """Takes up to `limit` due conversations, earliest first, none of which anybody else can hold.
+
+        With `order`, those that it puts first instead. A store that knows nothing of that may leave it out of account.
 
         A claim seals the messages waiting at that moment, or takes a sealed turn again whose retry is due or
         whose lease ran out. It removes nothing. A tie goes by the key.

@@ -12,6 +12,7 @@ import msgspec
 from turntake.rules import reports, transitions
 from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder, DueTurn, in_lanes
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, appended, letter_of
@@ -39,12 +40,15 @@ class Model:
             return None
         return self._put(key, transitions.touch(before, key, touch, rules, now))
 
-    def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
+    def claim(self, limit: int, lease_ms: int, now: int, order: ClaimOrder | None = None) -> list[Claim]:
         due = sorted(
-            (due_at, str(key), key)
+            DueTurn(due_at, str(key), key)
             for key, conversation in self.conversations.items()
             if (due_at := conversation.due_at) is not None and due_at <= now
         )
+        if order is not None:
+            lanes = (order.lane_of(turn.key, self._at(turn.key).agent if order.is_by_agent else "") for turn in due)
+            due = order.first(in_lanes(zip(due, lanes, strict=True)), limit)
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
     def extend(self, claims: Iterable[Claim], lease_ms: int, now: int, lease: Lease | None = None) -> list[bool]:

@@ -12,6 +12,8 @@ Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
+Priority = Annotated[int, Meta(ge=-10, le=10)]
+Share = Annotated[int, Meta(ge=1, le=10_000)]
 
 
 class RulesByAgent(Protocol):
@@ -82,6 +84,23 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "before each; or lines, and beside them chat messages as OpenAI's API takes them."
         ),
     ] = "lines"
+    priority: Annotated[
+        Priority,
+        Meta(
+            description="Who is answered first when more is due than there are slots for: a higher priority goes "
+            "first, and who waited 10 s longer counts as one step higher."
+        ),
+    ] = 0
+    share: Annotated[
+        Share,
+        Meta(
+            description="The tenant's share of the slots when there are too few: one with 200 gets twice as many turns "
+            "as one with 100."
+        ),
+    ] = 100
+    tenant_turns: Annotated[
+        Count, Meta(description="How many turns of one tenant each process answers at the same time (0 = no limit).")
+    ] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -102,6 +121,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}
+
+OF_TENANTS = frozenset({"share", "tenant_turns"})
+"""The rules that are about a tenant as a whole, so that nothing smaller than a tenant can have them."""
 
 PRESETS: dict[str, Rules] = {
     "quick-support": Rules(silence_ms=500, typing_inference_ms=500, max_wait_ms=5_000),

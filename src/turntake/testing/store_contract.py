@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
 from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Touch
+from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
@@ -232,6 +233,49 @@ class StoreContract(DocumentsContract):
         assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["c", "a"]
         assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["b"]
         assert await store.claim(2, LEASE_MS) == []
+
+    async def test_claims_by_an_order_come_as_it_puts_them(self, store: Store, clock: VirtualClock) -> None:
+        """A high priority goes first, then each tenant has its share, and what is left is due as before."""
+        for name in ("noisy", "noisy", "noisy", "quiet", "vip"):
+            key = ConversationKey.of(str(clock.now()), tenant=name)
+            await say(store, "m1", "m2", key=key, rules=OFF)
+            await clock.advance(10)
+        layers = {RuleScope("tenant", "vip"): Layer({"priority": 1})}
+        by_rules = FairOrder(RuleBook(layers).rules_for, slots=100)
+        claims = await store.claim(3, LEASE_MS, by_rules)
+        assert [(claim.key.tenant, ids_of(claim)) for claim in claims] == [
+            ("vip", ["m1"]),
+            ("noisy", ["m1"]),
+            ("quiet", ["m1"]),
+        ]
+        assert [claim.key.tenant for claim in await store.claim(3, LEASE_MS)] == ["noisy", "noisy"]
+        assert await store.claim(3, LEASE_MS, by_rules) == []
+
+    async def test_an_order_may_leave_a_tenant_waiting(self, store: Store, clock: VirtualClock) -> None:
+        """One that answers as many turns as it may gets no more, though there is room."""
+        for number in range(3):
+            await say(store, "m1", key=ConversationKey.of(f"c{number}", tenant="acme"), rules=OFF)
+        layers = {RuleScope("tenant", "acme"): Layer({"tenant_turns": 2})}
+        by_rules = FairOrder(RuleBook(layers).rules_for, slots=100)
+        assert len(await store.claim(3, LEASE_MS, by_rules)) == 2
+        by_rules.running = {"acme": 2}
+        assert await store.claim(3, LEASE_MS, by_rules) == []
+        by_rules.running = {"acme": 1}
+        assert len(await store.claim(3, LEASE_MS, by_rules)) == 1
+
+    async def test_a_crowd_of_one_tenant_hides_nobody(self, store: Store, clock: VirtualClock) -> None:
+        """However much of one tenant is due, another's turn is the second that is claimed by its share."""
+        crowd = [
+            Append(ConversationKey.of(f"c{number}", tenant="noisy"), Message("m1", "hi"), OFF) for number in range(450)
+        ]
+        await store.append(crowd)
+        await clock.advance(200)
+        by_rules = FairOrder(RuleBook().rules_for, slots=100)
+        await store.claim(1, LEASE_MS, by_rules)
+        await clock.advance(10)
+        await say(store, "m1", key=ConversationKey.of("c1", tenant="quiet"), rules=OFF)
+        await clock.advance(10)
+        assert [claim.key.tenant for claim in await store.claim(2, LEASE_MS, by_rules)] == ["noisy", "quiet"]
 
     async def test_a_turn_has_its_messages_in_the_persons_order(self, store: Store, clock: VirtualClock) -> None:
         """The platform's times decide where every message has one, else the arrival does."""

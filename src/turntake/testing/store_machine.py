@@ -26,6 +26,7 @@ from turntake.rules.conversation import (
     Settlement,
     Touch,
 )
+from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
 from turntake.rules.records import Append, Claim
@@ -106,6 +107,25 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(1_000, is_failure=False, error="nobody", is_away=True),
         Dead("failed 3 times", "boom", "in line 5"),
     ]
+)
+URGENCY = RuleBook(
+    {
+        RuleScope("tenant", "acme"): Layer({"share": 300, "priority": -1}),
+        RuleScope("agent", "sales"): Layer({"priority": 2}),
+        RuleScope("conversation", str(KEYS[-1])): Layer({"priority": 1}),
+    }
+)
+
+
+def claim_order(running: dict[str, int], is_by_agent: bool) -> FairOrder:
+    """An order in which no claim was made yet, for a worker that answers these turns."""
+    order = FairOrder(URGENCY.rules_for, slots=10)
+    order.running, order.is_by_agent, order.has_tenants = running, is_by_agent, True
+    return order
+
+
+claim_orders = st.none() | st.builds(
+    claim_order, st.sampled_from([{}, {"default": 8}, {"acme": 9}]), is_by_agent=st.booleans()
 )
 reports = st.builds(
     ReplyReport,
@@ -191,13 +211,16 @@ class ModelMachine(RuleBasedStateMachine):
         limit=st.sampled_from([1, 2, 4]),
         lease_ms=st.sampled_from(LEASES_MS),
         late_ms=st.sampled_from([0, 0, 0, -1, 1, None]),
+        order=claim_orders,
     )
-    def claim(self, worker: str, limit: int, lease_ms: int, late_ms: int | None) -> None:
-        """At once, or once the next deadline has come, a little early or late."""
+    def claim(
+        self, worker: str, limit: int, lease_ms: int, late_ms: int | None, order: FairOrder | None = None
+    ) -> None:
+        """At once, or once the next deadline has come, a little early or late; the earliest, or by the rules."""
         due_at = self.model.next_due()
         if due_at is not None and late_ms is not None:
             at_once(self.clock.advance(max(0, due_at + late_ms - self.clock.now())))
-        claims = self.ask(lambda store: store.claim(limit, lease_ms))
+        claims = self.ask(lambda store: store.claim(limit, lease_ms, order))
         assert len(claims) <= limit
         assert len({claim.key for claim in claims}) == len(claims)
         for claim in claims:

@@ -41,6 +41,11 @@ class Archive(ABC):
         """
 
     @abstractmethod
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        """Deadlines and keys of up to `limit` conversations that are due by `now`, by deadline and then key, from after
+        a point of that list. Nothing is read but the index, and nothing is kept from others."""
+
+    @abstractmethod
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages. Ids go with them if
         the turn was closed earlier than `ids_before`, else they stay known until it was: up to `limit` of those left

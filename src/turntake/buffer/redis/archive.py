@@ -11,6 +11,7 @@ from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import Client, unavailable_on_error
@@ -20,8 +21,9 @@ from turntake.rules.key import ConversationKey
 class RedisArchive(Archive):
     """Turns have rows of their own; which are closed, dead letters or due is in the sorted sets of their shard."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, lookout: RedisLookout) -> None:
         self._rows = rows
+        self._lookout = lookout
         self._client = rows.client
 
     async def turn(self, turn_id: str) -> TurnRow | None:
@@ -62,6 +64,9 @@ class RedisArchive(Archive):
         cursors = [Cursor(None if score == IDLE else int(score), key) for _, (score, key) in entries]
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
+
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        return await self._lookout.due_after(after, limit, now)
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         dropped = 0

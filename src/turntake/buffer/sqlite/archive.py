@@ -65,6 +65,10 @@ class SqliteArchive(Archive):
             page += await self._list(_idle, "idle", key, limit - len(page))
         return page
 
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        with unavailable_on_error():
+            return rows(self._reader, "due_keys", now, *(after or (0, "")), limit)
+
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         forgotten = await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)
         self._is_in_log |= forgotten > 0

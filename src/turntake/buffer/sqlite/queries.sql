@@ -75,6 +75,12 @@ AND NOT EXISTS (SELECT 1 FROM turns WHERE conversation = ?1);
 -- due: who is due, earliest first
 SELECT number, key, version, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;
 
+-- due_by_key: one conversation, if it is due
+SELECT number, key, version, body FROM conversations WHERE key = ? AND due_at <= ?;
+
+-- due_keys: who is due, after a point of the list
+SELECT due_at, key FROM conversations WHERE due_at <= ? AND (due_at, key) > (?, ?) ORDER BY due_at, key LIMIT ?;
+
 -- next_due: the earliest deadline
 SELECT due_at FROM conversations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1;
 

@@ -27,7 +27,7 @@ from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
 LATER = "comes in a later release; remove it for now"
-LATER_KEYS = frozenset({"rules.priority", "rules.on_stale"})
+LATER_KEYS = frozenset({"rules.on_stale"})
 LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
 
 
