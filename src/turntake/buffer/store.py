@@ -23,7 +23,8 @@ notices one more second, and a store hardly notices one question per worker and 
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which conversations to list; an empty field means any. Of `tenants`, None means any, and an empty one none."""
+    """Which conversations to list; an empty field means any. `state` is a conversation's status. Of `tenants`, None
+    means any, and an empty one none."""
 
     state: str = ""
     tenant: str = ""
@@ -34,7 +35,7 @@ class Query(msgspec.Struct, frozen=True):
 
     def matches(self, key: ConversationKey, conversation: Conversation) -> bool:
         return (
-            self.state in ("", conversation.state)
+            self.state in ("", conversation.status)
             and self.tenant in ("", key.tenant)
             and self.channel in ("", key.channel)
             and (self.tenants is None or key.tenant in self.tenants)
@@ -68,8 +69,8 @@ class History(ABC):
         """A turn, open or closed; None if there never was one or it has been forgotten."""
 
     @abstractmethod
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
-        """The latest turns of a conversation, newest first."""
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRecord]:
+        """The latest turns of a conversation, newest first, from before the turn with this range of messages."""
 
     @abstractmethod
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:

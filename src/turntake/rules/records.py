@@ -81,6 +81,13 @@ class TurnRecord(msgspec.Struct, frozen=True):
     def agent(self) -> str:
         return self.turn.agent if self.turn else ""
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The numbers of its first and its last message, by which the turns of a conversation are in order."""
+        sealed = self.closed or self.turn
+        assert sealed is not None, "a turn is open or closed"
+        return sealed.head, sealed.tail
+
 
 class Letter(msgspec.Struct, frozen=True):
     """A dead letter: messages that nobody answered, and why. Its id is the turn's.

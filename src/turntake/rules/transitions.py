@@ -45,6 +45,7 @@ from turntake.rules.conversation import (
     Closed,
     Conversation,
     Dead,
+    LastTurn,
     Lease,
     Portion,
     Progress,
@@ -199,7 +200,7 @@ def save(
     if turn is None or not turn.is_leased or _takes_back(turn, progress):
         return None
     renewed = replace(turn, due_at=max(turn.due_at, now + lease_ms))
-    return replace(conversation, turn=_with_progress(renewed, progress))
+    return replace(conversation, turn=_with_progress(renewed, progress, now))
 
 
 def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now: int) -> Change | None:
@@ -218,13 +219,14 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
         final = replace(turn.progress, replies=replies, sent=len(replies), is_final=True)
         if _takes_back(turn, final):
             return None
-        turn = replace(turn, progress=final)
+        turn = replace(turn, progress=final, answered_at=turn.answered_at or now)
         closed = unless_failed(Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn), now)
     else:
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
         closed = replace(closed, trace=settlement.trace)
-    return Change(_next_resumed(replace(conversation, turn=None)), closed)
+    last = LastTurn(closed.ending, now, turn.last_at)
+    return Change(_next_resumed(replace(conversation, turn=None, last=last)), closed)
 
 
 def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation:
@@ -306,7 +308,7 @@ def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
     if retry.progress is not None:
         if _takes_back(turn, retry.progress):
             return None
-        turn = _with_progress(turn, retry.progress)
+        turn = _with_progress(turn, retry.progress, now)
     elif not turn.is_leased:
         # It was handed back before. To say so again changes nothing; a shorter pause brings it forward.
         return replace(turn, due_at=min(turn.due_at, now + retry.after_ms))
@@ -330,11 +332,11 @@ def _lapsed(turn: SealedTurn) -> SealedTurn:
     return replace(lapsed, failures=turn.failures + 1, error=WORKER_STOPPED) if turn.lease == "alone" else lapsed
 
 
-def _with_progress(turn: SealedTurn, progress: Progress) -> SealedTurn:
+def _with_progress(turn: SealedTurn, progress: Progress, now: int) -> SealedTurn:
     """Once the answer is final, sending it has attempts of its own."""
-    is_new = progress.is_final and not turn.progress.is_final
-    counts = (0, 0) if is_new else (turn.failures, turn.waits)
-    return replace(turn, progress=progress, is_committed=True, failures=counts[0], waits=counts[1])
+    if progress.is_final and not turn.progress.is_final:
+        turn = replace(turn, failures=0, waits=0, answered_at=now)
+    return replace(turn, progress=progress, is_committed=True)
 
 
 def _takes_back(turn: SealedTurn, progress: Progress) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Touch
+from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Settlement, Touch
 from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
@@ -61,6 +61,12 @@ async def order(store: Store, kind: str, duration_ms: int = 0, key: Conversation
 async def open_ids(store: Store, key: ConversationKey = ANN) -> list[str]:
     """The ids of the messages that are not settled yet."""
     return ids_of(cast(Snapshot, await store.find(key)))
+
+
+async def status_of(store: Store) -> tuple[str, int | None, int | None]:
+    """Ann's status, since when, and when she wrote last."""
+    conversation = cast(Snapshot, await store.find(ANN)).conversation
+    return conversation.status, conversation.status_at, conversation.last_message_at
 
 
 def ids_of(holder: Claim | Snapshot) -> list[str]:
@@ -971,6 +977,70 @@ class StoreContract(DocumentsContract):
             await store.settle(await take(store), Answered())
         listed = [record.messages[0].id for record in await store.history.turns(ANN, 2)]
         assert listed == ["m3", "m2"]
+
+    async def test_older_turns_are_listed_from_where_a_list_ended(self, store: Store, clock: VirtualClock) -> None:
+        """Page by page, each turn once, though one was interrupted and others came meanwhile."""
+        await say(store, "m1", "m2", rules=OFF)
+        for _ in range(2):
+            await store.settle(await take(store), Answered())
+        await say(store, "m3")
+        await clock.advance(60_000)
+        interrupted = await take(store)
+        await say(store, "m4", rules=Rules(on_busy="interrupt"))
+        await clock.advance(60_000)
+        await store.settle(await take(store), Answered())
+        first = await store.history.turns(ANN, 1)
+        await say(store, "m5")
+        second = await store.history.turns(ANN, 2, first[-1].range)
+        third = await store.history.turns(ANN, 9, second[-1].range)
+        ranges = [record.range for record in (*first, *second, *third)]
+        assert ranges == [(3, 4), (3, 3), (2, 2), (1, 1)]
+        assert second[0].id == interrupted.turn.id
+        assert await store.history.turns(ANN, 9, third[-1].range) == []
+
+    async def test_a_conversation_at_rest_says_how_its_latest_turn_ended(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """And since when, until somebody writes again."""
+        endings: tuple[tuple[Settlement, str], ...] = (
+            (Answered(("hi",)), "idle"),
+            (Dead("failed 3 times"), "failed"),
+            (Dead("expired"), "timed_out"),
+            (Dead("timed_out"), "timed_out"),
+        )
+        for number, (settlement, status) in enumerate(endings):
+            said_at = clock.now()
+            await say(store, f"m{number}")
+            await clock.advance(60_000)
+            assert await status_of(store) == ("collecting", said_at, said_at)
+            claimed_at = clock.now()
+            claim = await take(store)
+            assert await status_of(store) == ("answering", claimed_at, said_at)
+            await clock.advance(1_000)
+            await store.settle(claim, settlement)
+            assert await status_of(store) == (status, clock.now(), said_at)
+            assert [key for key, _ in (await store.history.conversations(Query(status))).items] == [ANN]
+            assert (await store.history.conversations(Query("collecting"))).items == ()
+
+    async def test_an_answer_that_leaves_says_since_when_it_is_complete(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await say(store, "m1")
+        await clock.advance(60_000)
+        claim = await take(store)
+        await store.save(claim, Progress(("one", "two"), 1))
+        await clock.advance(1_000)
+        await store.save(claim, Progress(("one", "two"), 1, is_final=True))
+        saved_at = clock.now()
+        await clock.advance(1_000)
+        await store.save(claim, Progress(("one", "two"), 2, is_final=True))
+        status, since, _ = await status_of(store)
+        assert (status, since) == ("replying", saved_at)
+        await store.settle(claim, Answered(("one", "two")))
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.turn is not None
+        assert record.turn.answered_at == saved_at
 
     async def test_forget_drops_old_answers_and_keeps_what_is_open_or_dead(
         self, store: Store, clock: VirtualClock

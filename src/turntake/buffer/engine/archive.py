@@ -25,8 +25,8 @@ class Archive(ABC):
     async def turn(self, turn_id: str) -> TurnRow | None: ...
 
     @abstractmethod
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        """The latest first: by the first message's number, then by the last's."""
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        """The latest first: by the first message's number, then by the last's; from before these numbers."""
 
     @abstractmethod
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:

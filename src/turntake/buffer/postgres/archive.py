@@ -27,8 +27,9 @@ class PostgresArchive(Archive):
         rows = await self._fetch("turn", (turn_id,))
         return turn_of(*rows[0]) if rows else None
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        parameters = (str(key), *(before or (NEVER, NEVER)), limit)
+        return [turn_of(*row) for row in await self._fetch("turns", parameters)]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         at, letter_id = before or (NEVER, "")

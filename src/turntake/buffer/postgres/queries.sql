@@ -89,9 +89,10 @@ WHERE one = (SELECT one FROM {schema}.clock WHERE seen_at < %(now)s FOR UPDATE S
 -- turn: by its id
 SELECT key, id, body, letter_at FROM {schema}.turns WHERE id = %s;
 
--- turns: the latest of a conversation
+-- turns: the latest of a conversation before a point of the list
 SELECT key, id, body, letter_at FROM {schema}.turns
-WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) ORDER BY head DESC, tail DESC LIMIT %s;
+WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) AND (head, tail) < (%s, %s)
+ORDER BY head DESC, tail DESC LIMIT %s;
 
 -- letters: the latest that come after a cursor
 SELECT key, id, body, letter_at FROM {schema}.turns

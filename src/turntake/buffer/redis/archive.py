@@ -33,11 +33,12 @@ class RedisArchive(Archive):
         (row,) = await self._rows.turns(self._rows.shards.of(shard_hash), [turn_id])
         return row
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
         shard = self._rows.shards.of(key.shard_hash)
+        after = None if before is None else (float(before[0]), f"{before[1]:0{MEMBER_DIGITS}}")
         with unavailable_on_error:
-            members = await self._client.zrange(shard.turns(key), 0, min(limit, PAGE) - 1, desc=True)
-        rows = await self._rows.turns(shard, [name.decode()[MEMBER_DIGITS:] for name in members])
+            entries = await page(self._client, shard.turns(key), min(limit, PAGE), after, desc=True)
+        rows = await self._rows.turns(shard, [name[MEMBER_DIGITS:] for _, name in entries])
         return [row for row in rows if row]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:

@@ -48,8 +48,8 @@ class SqliteArchive(Archive):
             row = one(self._reader, "turn", turn_id)
         return None if row is None else _turn(*row)
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return await self._list(_turn, "turns", str(key), limit)
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        return await self._list(_turn, "turns", str(key), limit, *(before or (NEVER, NEVER)))
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         at, letter_id = before or (NEVER, "")

@@ -100,9 +100,10 @@ UPDATE turns SET letter_at = NULL WHERE id = ?;
 SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.number = t.conversation AND c.part = 0
 WHERE t.id = ?;
 
--- turns: the latest of a conversation
+-- turns: the latest of a conversation before a point of the list
 SELECT ?1, id, body, letter_at FROM turns
-WHERE conversation = (SELECT number FROM conversations WHERE key = ?1) ORDER BY head DESC, tail DESC LIMIT ?2;
+WHERE conversation = (SELECT number FROM conversations WHERE key = ?1) AND (head, tail) < (?3, ?4)
+ORDER BY head DESC, tail DESC LIMIT ?2;
 
 -- letters: the latest before a point of the list
 SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.number = t.conversation AND c.part = 0
