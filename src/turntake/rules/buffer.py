@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from turntake.rules.conversation import Buffer, Conversation, Portion, SealedTurn
 from turntake.rules.deadline import Deadline, Decision, after_activity, after_message, after_rules
 from turntake.rules.rules import Rules
+from turntake.rules.words import CueKind
 
 DECISIONS_KEPT = 100  # enough to see why a long burst waited; the row with them is written at every message
 _NOTED_ONCE = ("activity", "held", "max wait", "max messages", "capacity")
@@ -21,16 +22,16 @@ def arrival_at(conversation: Conversation, now: int) -> int:
     return now if conversation.turn is None else max(now, conversation.turn.last_at)
 
 
-def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int) -> Buffer:
-    """The buffer with one more message of `size` bytes, and its new deadline."""
+def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int, cue: CueKind = "") -> Buffer:
+    """The buffer with one more message of `size` bytes, and its new deadline, for which the message may give a cue."""
     buffer = conversation.buffer
     if buffer is None:
-        due = after_message(rules, 1, now, None, now)
+        due = after_message(rules, 1, now, None, now, cue)
         decisions = (Decision(now, due.at, due.reason),)
         last_at = arrival_at(conversation, now)
         is_single = not rules.enabled
         return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=is_single, size=size)
-    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
+    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now, cue)
     if buffer.portions:
         due_by_messages = Deadline(now, "capacity")
     due = due_by_messages if due_by_messages.reason == "capacity" else with_hold(buffer, due_by_messages)

@@ -17,7 +17,7 @@ Status = Literal[State, "failed", "timed_out"]
 AT_REST: tuple[Status, ...] = ("idle", "failed", "timed_out")
 """The statuses in which nothing waits."""
 ReportedStatus = Literal["sent", "delivered", "read", "failed"]
-TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
+TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared", "stopped"]
 Lease = Literal["", "alone", "promised"]
 """Whose fault it is if a lease ends without a word. "": nobody knows, since other turns ran in the same process.
 "alone": the turn's, since nothing else ran there. "promised": the agent's, which said that it would complete the turn.
@@ -253,9 +253,9 @@ _TIMED_OUT = (EXPIRED, TIMED_OUT)
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared.
+    """What became of a range of messages that is no longer open: answered, interrupted, dead, cleared or stopped.
 
-    `portions` are those of a buffer that was cleared, all of it.
+    `portions` are those of a buffer that was cleared or stopped, all of it.
     """
 
     id: str
@@ -304,6 +304,14 @@ class Change(NamedTuple):
 
     conversation: Conversation
     closed: Closed | None = None
+
+
+class Stop(NamedTuple):
+    """A conversation after a stop word, the turn that this word is, and the ranges of messages that it ended."""
+
+    conversation: Conversation
+    turn: SealedTurn
+    ended: tuple[Closed, ...]
 
 
 class Touch(msgspec.Struct, frozen=True):

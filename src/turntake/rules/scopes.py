@@ -23,7 +23,7 @@ import msgspec
 
 from turntake.rules.field_checks import check_values
 from turntake.rules.key import ConversationKey
-from turntake.rules.rules import OF_TENANTS, PRESETS, Rules, RulesByAgent
+from turntake.rules.rules import OF_TENANTS, PRESETS, WORD_LISTS, Rules, RulesByAgent
 
 ScopeKind = Literal["default", "platform", "tenant", "agent", "conversation"]
 SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
@@ -148,6 +148,9 @@ class RuleBook:
         self.default = self._made((DEFAULT,) if DEFAULT in self._scopes else ())
         """The rules of every conversation for which nothing more specific is set."""
         self._is_same_for_all = self._scopes <= {DEFAULT}
+        named = (layer.named for _, layers in self._sources for layer in layers.values())
+        self.has_words = any(layer.get(name) for layer in named for name in WORD_LISTS)
+        """Whether anybody has flush, hold or stop words, so that texts must be looked at."""
 
     def of(self, key: ConversationKey) -> RulesByAgent:
         """What a conversation lives by, for whoever does not know its agent yet."""

@@ -33,6 +33,7 @@ from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.transitions import holds, turn_id
+from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_ledger import Ledger
 
@@ -83,12 +84,14 @@ amendments = st.builds(
     amends=ids | st.sampled_from(["a1", "unknown"]),
     is_deletion=st.booleans(),
 )
+cues = st.sampled_from([NO_CUE, NO_CUE, NO_CUE, Cue("flush"), Cue("hold"), Cue("cut"), Cue("stop")])
 arrivals = st.builds(
     Append,
     key=st.sampled_from(KEYS),
     message=messages,
     rules=st.sampled_from((*RULES, BY_AGENT)),
     agent=st.sampled_from(["", *AGENTS]),
+    cue=cues,
 )
 orders = st.builds(
     Touch,
@@ -169,9 +172,9 @@ class ModelMachine(RuleBasedStateMachine):
         self.claim(worker, 4, LEASE_MS, 0)
 
     @precondition(lambda self: any(self.held.values()))
-    @rule(which=anyone, message=messages, rules=st.sampled_from(RULES))
-    def append_during_an_answer(self, which: int, message: Message, rules: Rules) -> None:
-        self.append([Append(self._held(which)[1].key, message, rules)])
+    @rule(which=anyone, message=messages, rules=st.sampled_from(RULES), cue=cues)
+    def append_during_an_answer(self, which: int, message: Message, rules: Rules, cue: Cue) -> None:
+        self.append([Append(self._held(which)[1].key, message, rules, cue=cue)])
 
     @rule(key=st.sampled_from(KEYS), batch=st.lists(amendments, min_size=1, max_size=3), rules=st.sampled_from(RULES))
     def amend(self, key: ConversationKey, batch: list[Message], rules: Rules) -> None:
