@@ -35,10 +35,9 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
     for on_busy in ("queue", "interrupt"):
         received, closed = transitions.receive(conversation, Rules(on_busy=on_busy), now)
         yield "receive" if closed is None else "interrupt", received
-    if not conversation.resumed:
-        yield "stop", arriving.stop(conversation, KEY, now).conversation
     yield "requeue", transitions.requeue(conversation, LETTER, 1, 0, now)
     if not conversation.resumed:
+        yield "stop", arriving.stop(conversation, KEY, now).conversation
         yield "resume", transitions.resume(conversation, LETTER, now)
     yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
     if conversation.due_at is not None:

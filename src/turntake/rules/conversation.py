@@ -66,7 +66,8 @@ class Portion(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
-    The latest message arrived at `last_at` and the one before it at `previous_at`, which is 0 if there was none.
+    The latest message arrived at `last_at`, with a `cue` for the wait if it had one, and the one before it at
+    `previous_at`, which is 0 if there was none.
     So many of them are `amendments`, which only change the others. `portions` are those at its beginning that are full;
     what follows them has `size` bytes.
     """
@@ -84,6 +85,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     portions: tuple[Portion, ...] = ()
     size: int = 0
     previous_at: int = 0
+    cue: str = ""
 
     @property
     def last_portion_from(self) -> int:

@@ -6,7 +6,6 @@ Each deadline carries its reason, so that "why did it wait?" always has an answe
 import msgspec
 
 from turntake.rules.rules import Rules
-from turntake.rules.words import CueKind
 
 REASONS = {
     "silence": "the person may still add something",
@@ -46,7 +45,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def after_message(
-    rules: Rules, count: int, first_at: int, previous_at: int | None, now: int, cue: CueKind = ""
+    rules: Rules, count: int, first_at: int, previous_at: int | None, now: int, cue: str = ""
 ) -> Deadline:
     """The deadline of a buffer that just received its `count`-th message; `previous_at` is the arrival before it, and
     `cue` what the message says about the wait."""
@@ -84,10 +83,12 @@ def after_composing(rules: Rules, due: Deadline, due_by_messages: Deadline, now:
     return back if back.at < due.at else due
 
 
-def after_rules(rules: Rules, count: int, first_at: int, previous_at: int | None, last_at: int, now: int) -> Deadline:
+def after_rules(
+    rules: Rules, count: int, first_at: int, previous_at: int | None, last_at: int, now: int, cue: str = ""
+) -> Deadline:
     """The deadline of a buffer whose rules are others than before: as if its latest message had come under them, but
     not in the past."""
-    due = after_message(rules, count, first_at, previous_at, last_at)
+    due = after_message(rules, count, first_at, previous_at, last_at, cue)
     return due if due.at >= now else Deadline(now, due.reason)
 
 
@@ -100,7 +101,7 @@ def _once_quiet(rules: Rules, first_at: int, previous_at: int | None, now: int) 
     return Deadline(now + rules.silence_ms, "silence")
 
 
-def _lengthened(rules: Rules, due: Deadline, cue: CueKind, now: int) -> Deadline:
+def _lengthened(rules: Rules, due: Deadline, cue: str, now: int) -> Deadline:
     """After a hold word, or a text that may go on. A window is as long as it is."""
     if rules.window_ms:
         return due

@@ -63,7 +63,6 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
 from turntake.rules.reports import NOT_DELIVERED, unless_failed
 from turntake.rules.rules import Rules, RulesByAgent
-from turntake.rules.words import CueKind
 
 SHOWN = 1_000  # messages; nobody reads more at once, and a flood may leave hundreds of megabytes
 RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
@@ -82,7 +81,7 @@ def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> st
 
 
 def receive(
-    conversation: Conversation, rules: Rules, now: int, agent: str = "", size: int = 0, cue: CueKind = ""
+    conversation: Conversation, rules: Rules, now: int, agent: str = "", size: int = 0, cue: str = ""
 ) -> Change:
     """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
     if agent and agent != conversation.agent:
