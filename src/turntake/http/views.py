@@ -293,7 +293,7 @@ def _past_turn(record: TurnRecord) -> PastTurnView:
         status=record.status,
         attempt=turn.attempt if turn else 0,
         message_count=len(record.messages),
-        reason=turn.due.reason if turn else None,
+        reason=turn.due.reason if turn else closed.reason if closed else None,
         replies=turn.progress.replies if turn else (),
         error=_error(turn, closed),
         claimed_at=instant(turn.claimed_at if turn else None),

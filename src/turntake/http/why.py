@@ -28,6 +28,8 @@ def _collecting(buffer: Buffer, count: int, now: int) -> str:
 
 
 def _answering(turn: SealedTurn, now: int) -> str:
+    if not turn.attempt and not turn.is_leased:
+        return f"The turn waits for a worker; the wait for the person ended by: {turn.due.reason}."
     if turn.due_at <= now:
         return f"Attempt {turn.attempt} is over and the turn waits for a worker to take it again."
     left = _seconds(turn.due_at - now)

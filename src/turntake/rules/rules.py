@@ -16,7 +16,10 @@ Count = Annotated[int, Meta(ge=0, le=100_000)]
 Priority = Annotated[int, Meta(ge=-10, le=10)]
 Share = Annotated[int, Meta(ge=1, le=10_000)]
 # A thousand phrases are more than anybody reads, and all of them are in the memory of every process.
-Phrases = Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=LONGEST_PHRASE)], ...], Meta(max_length=1_000)]
+Phrases = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=LONGEST_PHRASE)], ...],
+    Meta(max_length=1_000, extra={"has_spaces": True}),
+]
 
 
 class RulesByAgent(Protocol):

@@ -45,6 +45,8 @@ LIMITS = {
     "rules.priority": (-10, 10),
     "rules.share": (1, 10_000),
     "rules.tenant_turns": (0, MANY),
+    "rules.hold_word_ms": (0, WEEK_MS),
+    "rules.cut_text_ms": (0, WEEK_MS),
     "worker.concurrency": (1, MANY),
     "worker.lease_ms": (100, DAY_MS),
     "worker.shutdown_ms": (0, WEEK_MS),

@@ -16,6 +16,7 @@ from turntake.operate.client import Client
 PAGE = 100  # the most that the server lists at once
 ANSWER_WIDTH = 40
 COLOURS = {"answered": "green", "dead": "red", "cleared": "red"}
+COLOURS = {"answered": "green", "dead": "red", "cleared": "red", "stopped": "yellow"}
 
 app = App(
     name="turns",
@@ -159,5 +160,7 @@ def _say_answer(turn: dict[str, Any]) -> None:
         say(paint("yellow", "The platform did not say whether it took all of that; some may not have arrived."))
     if turn["error"]:
         say(f"\nerror  {clean(turn['error'])}")
+    if turn["status"] == "stopped":
+        say("The person said to stop, so nobody answers it.")
     if turn["status"] in ("dead", "cleared"):
         say(f"Its messages are a dead letter: turntake letters show {clean(turn['turnId'])}")

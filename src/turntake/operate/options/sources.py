@@ -295,7 +295,8 @@ def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = Fal
     if isinstance(value, str) and (_unscoped(setting.key), value) in LATER_VALUES:
         raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
     if not is_typed and _is_list(setting):
-        return tuple(value.replace(",", " ").split())
+        items = value.split(",") if setting.has_spaces else value.replace(",", " ").split()
+        value = tuple(" ".join(item.split()) for item in items if item.strip())
     try:
         return msgspec.convert(value, setting.type, strict=is_typed)
     except msgspec.ValidationError:
