@@ -440,9 +440,10 @@ def emptied(conversation: Conversation, buffer: Buffer, key: ConversationKey, no
 
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:
-    """The numbers of the messages that are not settled yet: the sealed ones, then those that wait."""
+    """The numbers of the messages that are not settled yet, the oldest first: the sealed ones, then those that wait."""
     buffer = conversation.buffer
-    sealed = tuple(range(turn.head, turn.tail + 1) for turn in conversation.open_turns)
+    turns = sorted(conversation.open_turns, key=lambda turn: turn.head)
+    sealed = tuple(range(turn.head, turn.tail + 1) for turn in turns)
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
 
 

@@ -23,6 +23,7 @@ from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
+from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.clock import VirtualClock
 from turntake.testing.documents_contract import DocumentsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
@@ -33,12 +34,13 @@ NOBODY = ConversationKey.of("nobody")
 PLAIN = Rules()
 OFF = Rules(enabled=False)
 INTERRUPT = Rules(on_busy="interrupt", max_interrupts=1)
+STOP = Cue("stop")
 LEASE_MS = 60_000
 
 
-async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules = PLAIN) -> Appended:
+async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules = PLAIN, cue: Cue = NO_CUE) -> Appended:
     """The answer to the last of several messages, each appended by its own call."""
-    answers = [await store.append([Append(key, Message(id, f"text of {id}"), rules)]) for id in ids]
+    answers = [await store.append([Append(key, Message(id, f"text of {id}"), rules, cue=cue)]) for id in ids]
     return answers[-1][0]
 
 
@@ -537,6 +539,113 @@ class StoreContract(DocumentsContract):
         record = await store.history.turn(claim.turn.id)
         assert record is not None
         assert record.status == "interrupted"
+
+    async def test_a_flush_word_ends_the_wait_and_a_hold_word_lengthens_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """What a message says about the wait counts for the deadline that it sets, and is named as its reason."""
+        held = await say(store, "m1", cue=Cue("hold"))
+        assert (held.due_at, held.reason) == (clock.now() + 15_000, "hold word")
+        await clock.advance(5_000)
+        cut = await say(store, "m2", cue=Cue("cut"))
+        assert (cut.due_at, cut.reason) == (clock.now() + 5_000, "cut text")
+        await clock.advance(4_000)
+        flushed = await say(store, "m3", cue=Cue("flush"))
+        assert (flushed.due_at, flushed.reason) == (clock.now(), "flush word")
+        claim = await take(store)
+        assert (ids_of(claim), claim.turn.due.reason) == (["m1", "m2", "m3"], "flush word")
+        assert [decision.reason for decision in claim.turn.decisions] == ["hold word", "cut text", "flush word"]
+
+    async def test_a_stop_word_overtakes_what_waits_and_is_a_turn_by_itself(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """What waited is kept as stopped, with its messages, and is no dead letter; what comes later waits as usual."""
+        await say(store, "m1", "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.status, answer.state, answer.waiting, answer.seq) == ("buffered", "answering", 1, 3)
+        assert (answer.due_at, answer.reason, answer.interrupted) == (clock.now(), "stop word", None)
+        await say(store, "m4")
+        claim = await take(store)
+        assert (ids_of(claim), claim.turn.due.reason, claim.turn.attempt) == (["m3"], "stop word", 1)
+        record = cast(TurnRecord, await store.history.turn(answer.stopped[0]))
+        assert (record.status, texts_of(record)) == ("stopped", ["text of m1", "text of m2"])
+        assert record.closed is not None
+        assert record.closed.reason == "stop word"
+        assert (await store.letters.list(10)).items == ()
+        await store.settle(claim, Answered(("stopped",)))
+        await clock.advance(1_000)
+        later = await take(store)
+        assert (ids_of(later), later.turn.due.reason) == (["m4"], "silence")
+
+    async def test_a_stop_word_cancels_the_answer_under_way(self, store: Store, clock: VirtualClock) -> None:
+        """The running answer is refused from that moment, and its messages are in no other turn."""
+        await say(store, "m1")
+        await clock.advance(1_000)
+        claim = await take(store)
+        await say(store, "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.interrupted, answer.stopped[0], len(answer.stopped)) == (claim.turn.id, claim.turn.id, 2)
+        assert not await store.save(claim, Progress(("late",), 0, True))
+        assert not await store.settle(claim, Answered(("late",)))
+        assert await store.extend([claim], LEASE_MS) == [False]
+        assert [(await store.history.turn(id)).status for id in answer.stopped] == ["stopped"] * 2  # type: ignore[union-attr]
+        stop = await take(store)
+        assert ids_of(stop) == ["m3"]
+        assert await store.settle(stop, Answered())
+        assert await store.next_due() is None
+
+    async def test_a_stop_word_waits_for_an_answer_that_has_begun_to_leave(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Nobody can call back what was said. The stop word is the next turn, before anything else that came."""
+        await say(store, "m1")
+        await clock.advance(1_000)
+        claim = await take(store)
+        assert await store.save(claim, Progress(("first",), 1))
+        await say(store, "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.interrupted, len(answer.stopped)) == (None, 1)
+        await say(store, "m4")
+        assert await store.claim(10, LEASE_MS) == []
+        assert await store.settle(claim, Answered(("first", "second")))
+        assert ids_of(await take(store)) == ["m3"]
+        assert await open_ids(store) == ["m3", "m4"]
+
+    async def test_of_several_stop_words_the_last_counts(self, store: Store, clock: VirtualClock) -> None:
+        """However often somebody says it in a row, one turn waits; a repeated message changes nothing."""
+        many = [Append(ANN, Message(id), PLAIN, cue=STOP) for id in ("m1", "m2", "m2", "m3")]
+        answers = await store.append(many)
+        assert [answer.status for answer in answers] == ["buffered", "buffered", "duplicate", "buffered"]
+        assert [len(answer.stopped) for answer in answers] == [0, 1, 0, 1]
+        assert await open_ids(store) == ["m3"]
+        statuses = [record.status for record in await store.history.turns(ANN, 10)]
+        assert sorted(statuses) == ["answering", "stopped", "stopped"]
+        assert ids_of(await take(store)) == ["m3"]
+        await say(store, "m4", "m5", cue=STOP)
+        assert await open_ids(store) == ["m3", "m5"], "the one that is being answered goes on"
+
+    async def test_nothing_merges_with_a_stop_word(self, store: Store, clock: VirtualClock) -> None:
+        """Not what comes while it waits, and not what would interrupt another answer."""
+        await say(store, "m1", cue=STOP)
+        assert (await say(store, "m2", rules=INTERRUPT)).interrupted is None
+        claim = await take(store)
+        assert ids_of(claim) == ["m1"]
+        assert (await say(store, "m3", rules=INTERRUPT)).interrupted is None
+        assert await store.settle(claim, Answered())
+        await clock.advance(3_000)
+        assert ids_of(await take(store)) == ["m2", "m3"]
+
+    async def test_what_was_stopped_is_forgotten_like_what_was_answered(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """With its messages and, later, their ids."""
+        await say(store, "m1")
+        await say(store, "m2", cue=STOP)
+        await store.settle(await take(store), Answered())
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 2
+        assert await store.find(ANN) is None
+        assert (await say(store, "m1")).status == "buffered"
 
     async def test_interruptions_are_limited(self, store: Store, clock: VirtualClock) -> None:
         """After `max_interrupts` the next message waits."""

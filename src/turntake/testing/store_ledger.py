@@ -51,7 +51,8 @@ class Ledger:
 
     def sealed_ranges(self, key: ConversationKey) -> list[range]:
         """The numbers of all turns that are open, in the order in which a snapshot has them."""
-        return [*self.resumed[key], *([self.sealed[key]] if key in self.sealed else [])]
+        ranges = [*self.resumed[key], *([self.sealed[key]] if key in self.sealed else [])]
+        return sorted(ranges, key=lambda numbers: numbers.start)
 
     def among(self, key: ConversationKey, numbers: range) -> tuple[Message, ...]:
         """What is open among these, which are all numbers of a turn."""

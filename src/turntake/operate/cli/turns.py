@@ -18,6 +18,9 @@ ANSWER_WIDTH = 40
 COLOURS = {"answered": "green", "dead": "red", "cleared": "red"}
 COLOURS = {"answered": "green", "dead": "red", "cleared": "red", "stopped": "yellow"}
 
+_LETTER = "Its messages are a dead letter: turntake letters show {id}"
+ENDS = {"dead": _LETTER, "cleared": _LETTER, "stopped": "The person said to stop, so nobody answers it."}
+
 app = App(
     name="turns",
     help_epilogue="""
@@ -160,7 +163,5 @@ def _say_answer(turn: dict[str, Any]) -> None:
         say(paint("yellow", "The platform did not say whether it took all of that; some may not have arrived."))
     if turn["error"]:
         say(f"\nerror  {clean(turn['error'])}")
-    if turn["status"] == "stopped":
-        say("The person said to stop, so nobody answers it.")
-    if turn["status"] in ("dead", "cleared"):
-        say(f"Its messages are a dead letter: turntake letters show {clean(turn['turnId'])}")
+    if turn["status"] in ENDS:
+        say(ENDS[turn["status"]].format(id=clean(turn["turnId"])))
