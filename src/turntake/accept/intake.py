@@ -117,9 +117,7 @@ class Intake:
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
-def _arrivals(
-    events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str, limit: TextLimit
-) -> Iterator[Arrival]:
+def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str, limit: TextLimit) -> Iterator[Arrival]:
     """The events as messages. Of one that no store could keep whole, the words are kept.
 
     It is authentic: refusing it would have the platform send all of them again, for days.
