@@ -50,6 +50,7 @@ ADAPTERS = {
         "turntake.platforms.listener",
         "turntake.platforms.loose_json",
         "turntake.platforms.replies",
+        "turntake.platforms.text_limit",
     ),
 }
 IMPURE = {"asyncio", "os", "random", "secrets", "socket", "sqlite3", "subprocess", "threading", "time"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turntake import ConversationKey, Rules
-from turntake.rules import transitions
+from turntake.rules import arriving, transitions
 from turntake.rules.conversation import Answered, Closed, Conversation, Dead, Progress, Retry, SealedTurn, Touch
 from turntake.rules.deadline import Deadline
 from turntake.rules.records import Claim
@@ -37,6 +37,7 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
         yield "receive" if closed is None else "interrupt", received
     yield "requeue", transitions.requeue(conversation, LETTER, 1, 0, now)
     if not conversation.resumed:
+        yield "stop", arriving.stop(conversation, KEY, now).conversation
         yield "resume", transitions.resume(conversation, LETTER, now)
     yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
     if conversation.due_at is not None:

@@ -12,19 +12,22 @@ import msgspec
 
 from turntake.errors import InvalidMessage
 from turntake.rules.conversation import Touch
+from turntake.rules.cues import cue_of
 from turntake.rules.field_checks import check_fields
 from turntake.rules.key import CACHED, ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.message_check import name_of, sound
-from turntake.rules.records import AppendStatus
+from turntake.rules.records import Append, AppendStatus
+from turntake.rules.scopes import RuleBook
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """A message on its way in."""
+    """A message on its way in. Its text `is_cut` if it fills the longest one that its platform takes."""
 
     key: ConversationKey
     message: Message
     agent: str = ""
+    is_cut: bool = False
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -37,12 +40,21 @@ class Receipt(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+def append_of(arrival: Arrival, book: RuleBook) -> Append:
+    """What the store is asked to keep: the message with its rules, and what it says about the wait."""
+    key, message, agent, is_cut = arrival.key, arrival.message, arrival.agent, arrival.is_cut
+    rules = book.of(key)
+    if not book.has_words and not is_cut:
+        return Append(key, message, rules, agent)
+    return Append(key, message, rules, agent, cue_of(message, rules, agent, is_cut=is_cut))
+
+
 def sound_arrival(arrival: Arrival) -> Arrival:
     """The arrival, if a store can keep and read it; what was plainly meant is converted."""
     message, key, agent = sound_message(arrival.message), checked_key(arrival.key), _agent(arrival.agent)
     if message is arrival.message and key is arrival.key and agent is arrival.agent:
         return arrival
-    return Arrival(key, message, agent)
+    return Arrival(key, message, agent, bool(arrival.is_cut))
 
 
 def sound_message(message: Message) -> Message:

@@ -19,6 +19,7 @@ from turntake.api_keys import ApiKeys, keys_in
 from turntake.arrival import (
     Arrival,
     Receipt,
+    append_of,
     check_integers,
     checked_key,
     checked_touch,
@@ -50,7 +51,7 @@ from turntake.rules.conversation import Conversation, Retry, Touch
 from turntake.rules.field_checks import check_fields
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, TurnRecord
+from turntake.rules.records import Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
@@ -273,7 +274,7 @@ class TurnTake:
         """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         book = self._rules.book
-        appends = [Append(a.key, a.message, book.of(a.key), a.agent) for a in worded]
+        appends = [append_of(arrival, book) for arrival in worded]
         answers = await self.store.append(appends) if appends else []
         receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
         if len(worded) == len(arrivals):
@@ -335,7 +336,15 @@ class TurnTake:
         if self.role != "accept":
             if self._sink is None:
                 raise ConfigurationError("No agent: decorate a function with @turns.handler, or pass agent=.")
-            ports = Ports(self.store, self._sink, self._outbound, self.observers, self.rules_for, self.keys.token_for)
+            ports = Ports(
+                self.store,
+                self._sink,
+                self._outbound,
+                self.observers,
+                self.rules_for,
+                self.keys.token_for,
+                lambda: self._rules.book,
+            )
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
             janitor = keep_forgetting(self.store, self._retention)

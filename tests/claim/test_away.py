@@ -85,7 +85,7 @@ async def test_turns_that_wait_for_an_agent_are_not_claimed_all_the_time(
     claims = 0
     claim_of = store.claim
 
-    async def counted(limit: int, lease_ms: int):  # type: ignore[no-untyped-def]
+    async def counted(limit: int, lease_ms: int, order: object = None):  # type: ignore[no-untyped-def]
         nonlocal claims
         taken = await claim_of(limit, lease_ms)
         claims += len(taken)

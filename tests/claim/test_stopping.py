@@ -13,6 +13,7 @@ from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.claim import worker
 from turntake.clock import SystemClock
 from turntake.platforms.replies import Recipient
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.records import Claim
 from turntake.testing.clock import VirtualClock
 
@@ -55,9 +56,9 @@ async def test_stopping_while_a_claim_is_on_its_way_hands_it_back(tmp_path: Path
     claiming = asyncio.Event()
 
     class Slow(SqliteStore):
-        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+        async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
             claiming.set()
-            return await super().claim(limit, lease_ms)
+            return await super().claim(limit, lease_ms, order)
 
     async with Slow(str(tmp_path / "t.db"), SystemClock()) as store:
         async with TurnTake(store, rules=AT_ONCE, agent=silent, shutdown_ms=5_000) as turns:

@@ -8,6 +8,7 @@ from harness.turns import AT_ONCE, answered_turns, say
 from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.schema import connect
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.records import Claim
 from turntake.rules.watch import JOIN_MS
 from turntake.testing.clock import VirtualClock
@@ -56,11 +57,11 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(
     class Flaky(MemoryStore):
         failures = 3
 
-        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+        async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
             if self.failures:
                 self.failures -= 1
                 raise StoreUnavailable("no connection")
-            return await super().claim(limit, lease_ms)
+            return await super().claim(limit, lease_ms, order)
 
     async def answer(turn: Turn) -> None:
         answered.append(turn.text)
@@ -79,11 +80,11 @@ async def test_an_unexpected_error_does_not_end_the_worker() -> None:
     class Broken(MemoryStore):
         errors = 2
 
-        async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+        async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
             if self.errors:
                 self.errors -= 1
                 raise ValueError("a row that cannot be read")
-            return await super().claim(limit, lease_ms)
+            return await super().claim(limit, lease_ms, order)
 
     async def answer(turn: Turn) -> None:
         answered.append(turn.text)

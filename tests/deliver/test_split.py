@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turntake.deliver.split import size, split
+from turntake.deliver.split import split
 from turntake.platforms.replies import Unit
+from turntake.platforms.text_limit import size
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 FLAG = "\U0001f1e9\U0001f1ea"

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from harness.servers import Echo, Later, talking, until, watching
-from turntake import Rules, TurnTake
+from turntake import GiveUp, Rules, Turn, TurnTake
 from turntake.http.why import why
 from turntake.rules.conversation import Buffer, Conversation, Progress, SealedTurn
 from turntake.rules.deadline import REASONS, Deadline
@@ -239,3 +239,56 @@ def test_an_id_that_no_turn_has_is_not_looked_for() -> None:
             response = client.get(path + "x" * 65)
             assert response.status_code == 404
             assert "not the id of a turn" in response.json()["detail"]
+
+
+def test_a_conversation_whose_turn_failed_says_so_until_somebody_writes() -> None:
+    """With the times that a product shows; a list may ask for them."""
+
+    async def refuse(turn: Turn) -> None:
+        raise GiveUp("not in my language")
+
+    with talking(TurnTake("memory://", rules=PATIENT, agent=refuse)) as client:
+        with watching(client) as events:
+            say(client, "hi")
+            order(client, "flush")
+            until(events, "dead-lettered")
+        view = client.get(f"/v1/conversations/{ANA}").json()
+        assert view["status"] == "failed"
+        assert view["why"].endswith("it became a dead letter.")
+        assert view["beganAt"] == view["lastMessageAt"] <= view["lastTurnAt"] == view["statusAt"]
+        (listed,) = client.get("/v1/conversations", params={"status": "failed"}).json()["conversations"]
+        assert listed["statusAt"] == view["statusAt"]
+        assert client.get("/v1/conversations", params={"status": "idle"}).json()["conversations"] == []
+        say(client, "again")
+        view = client.get(f"/v1/conversations/{ANA}").json()
+        assert (view["status"], view["statusAt"]) == ("collecting", view["lastMessageAt"])
+
+
+def test_the_history_of_a_conversation_is_listed_page_by_page() -> None:
+    """Each turn with its messages, reasons, attempts and answer, the latest first."""
+    with talking(TurnTake("memory://", rules=Rules(enabled=False), agent=Echo())) as client:
+        with watching(client) as events:
+            for text in ("one", "two", "three"):
+                say(client, text)
+                until(events, "answered")
+        path = f"/v1/conversations/{ANA}/turns"
+        first = client.get(path, params={"limit": 2}).json()
+        second = client.get(path, params={"limit": 2, "cursor": first["cursor"]}).json()
+        turns = [*first["turns"], *second["turns"]]
+        assert second["cursor"] is None
+        assert [turn["text"] for turn in turns] == ["three", "two", "one"]
+        assert all(turn["claimedAt"] <= turn["answeredAt"] <= turn["settledAt"] for turn in turns)
+        assert {(turn["status"], turn["attempt"], turn["reason"], turn["failures"]) for turn in turns} == {
+            ("answered", 1, "off switch", 0)
+        }
+        assert turns[0] == client.get(f"/v1/turns/{turns[0]['turnId']}").json()
+
+
+def test_a_history_that_is_not_there(client: httpx2.Client) -> None:
+    """Nobody's, an empty one, and cursors that were made up."""
+    say(client, "hi")
+    path = f"/v1/conversations/{ANA}/turns"
+    assert client.get(path).json() == {"turns": [], "cursor": None}
+    assert client.get("/v1/conversations/default:generic:default:nobody/turns").status_code == 404
+    for cursor in ("x", "1", "2-1", "0-1", "1-2-3", f"1-{10**20}"):
+        assert client.get(path, params={"cursor": cursor}).status_code == 400

@@ -27,6 +27,9 @@ def test_defaults_are_the_documented_ones() -> None:
         "max_interrupts": 3,
         "max_attempts": 3,
         "text_format": "lines",
+        "priority": 0,
+        "share": 100,
+        "tenant_turns": 0,
     }
 
 

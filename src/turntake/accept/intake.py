@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from turntake.arrival import Arrival
 from turntake.observe.observer import Observer
 from turntake.platforms import address
 from turntake.platforms.channel import SAID, ChatEvent
+from turntake.platforms.text_limit import NO_LIMIT, TextLimit
 from turntake.rules.conversation import Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
@@ -52,14 +54,17 @@ class Intake:
         oldest_ms: int = _OPTIONS.oldest_ms,
         delivery: Delivery = _OPTIONS.delivery,
         homes: Homes | None = None,
+        text_limits: Mapping[str, TextLimit] = MappingProxyType({}),
     ) -> None:
         """What was said longer than `oldest_ms` ago is ignored, unless that is 0. `delivery` says which reports about
-        our replies are noted, and `homes` which accounts have a tenant or an agent."""
+        our replies are noted, and `homes` which accounts have a tenant or an agent. `text_limits` are those of the
+        channels, by name."""
         self._homes = homes or {}
         self._reports = ReplyReports(turns, delivery)
         self._turns = turns
         self._by_person = by_person
         self._oldest_ms = oldest_ms
+        self._text_limits = text_limits
 
     async def take(self, channel: str, account: str, events: Sequence[ChatEvent]) -> None:
         """Everything is stored, or StoreUnavailable: then the same events again repeat nothing.
@@ -74,7 +79,8 @@ class Intake:
         )
         if messages:
             agent = self._homes.get((channel, account), _NOBODYS).agent
-            await self._turns.accept_sound(list(_arrivals(messages, agent)))
+            limit = self._text_limits.get(channel, NO_LIMIT)
+            await self._turns.accept_sound(list(_arrivals(messages, agent, limit)))
         for key, event in keyed:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")
@@ -111,7 +117,7 @@ class Intake:
                 log.warning("An event names no conversation that could be kept", extra=facts)
 
 
-def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str) -> Iterator[Arrival]:
+def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str, limit: TextLimit) -> Iterator[Arrival]:
     """The events as messages. Of one that no store could keep whole, the words are kept.
 
     It is authentic: refusing it would have the platform send all of them again, for days.
@@ -124,7 +130,7 @@ def _arrivals(events: Sequence[tuple[ConversationKey, ChatEvent]], agent: str) -
             facts = {"action": "accept", "conversation": str(key), "kind": event.kind, "reason": str(error)}
             log.warning("Only the words of an event could be kept", extra=facts)
             message = replace(message, attachments=(), metadata={}, reply_to=None)
-        yield Arrival(key, message, agent)
+        yield Arrival(key, message, agent, is_cut=limit.is_filled_by(message.text))
 
 
 def _is_before(since: int, event: ChatEvent) -> bool:

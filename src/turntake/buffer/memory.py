@@ -1,6 +1,7 @@
 """`memory://`: the model itself behind `async`. For tests and simulations; it forgets everything when it ends."""
 
 from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
 from typing import Self
 
 from turntake.buffer.cursor import Cursor
@@ -10,6 +11,7 @@ from turntake.buffer.store import History, Letters, Page, Query, Store
 from turntake.clock import Clock
 from turntake.finding import Finding
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, letter_of
@@ -41,8 +43,8 @@ class MemoryStore(Store, Examined):
     async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         return self.model.touch(key, touch, rules, self.clock.now())
 
-    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
-        return self.model.claim(limit, lease_ms, self.clock.now())
+    async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
+        return self.model.claim(limit, lease_ms, self.clock.now(), order)
 
     async def extend(self, claims: Sequence[Claim], lease_ms: int, lease: Lease | None = None) -> Sequence[bool | None]:
         return self.model.extend(claims, lease_ms, self.clock.now(), lease)
@@ -67,9 +69,10 @@ class _MemoryHistory(History):
     async def turn(self, turn_id: str) -> TurnRecord | None:
         return self._model.turn(turn_id)
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRecord]:
         records = (self._model.turn(turn_id) for turn_id, owner in self._model.owners.items() if owner == key)
-        return sorted((record for record in records if record), key=_range, reverse=True)[:limit]
+        earlier = (record for record in records if record and (before is None or record.range < before))
+        return sorted(earlier, key=attrgetter("range"), reverse=True)[:limit]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
         matching = (item for item in self._model.conversations.items() if query.matches(*item))
@@ -140,9 +143,3 @@ class _MemoryDocuments(Documents):
 
 def _order(place: Cursor) -> tuple[bool, int, str]:
     return place.due_at is None, place.due_at or 0, place.key
-
-
-def _range(record: TurnRecord) -> tuple[int, int]:
-    sealed = record.closed or record.turn
-    assert sealed is not None, "a turn is open or closed"
-    return sealed.head, sealed.tail

@@ -10,6 +10,7 @@ import msgspec
 from turntake.buffer.documents import Documents
 from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import RulesByAgent
@@ -22,7 +23,8 @@ notices one more second, and a store hardly notices one question per worker and 
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which conversations to list; an empty field means any. Of `tenants`, None means any, and an empty one none."""
+    """Which conversations to list; an empty field means any. `state` is a conversation's status. Of `tenants`, None
+    means any, and an empty one none."""
 
     state: str = ""
     tenant: str = ""
@@ -33,7 +35,7 @@ class Query(msgspec.Struct, frozen=True):
 
     def matches(self, key: ConversationKey, conversation: Conversation) -> bool:
         return (
-            self.state in ("", conversation.state)
+            self.state in ("", conversation.status)
             and self.tenant in ("", key.tenant)
             and self.channel in ("", key.channel)
             and (self.tenants is None or key.tenant in self.tenants)
@@ -67,8 +69,8 @@ class History(ABC):
         """A turn, open or closed; None if there never was one or it has been forgotten."""
 
     @abstractmethod
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
-        """The latest turns of a conversation, newest first."""
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRecord]:
+        """The latest turns of a conversation, newest first, from before the turn with this range of messages."""
 
     @abstractmethod
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
@@ -154,8 +156,10 @@ class Store(ABC):
         """Carries out a sign or an order; None if the conversation is unknown."""
 
     @abstractmethod
-    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+    async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
         """Takes up to `limit` due conversations, earliest first, none of which anybody else can hold.
+
+        With `order`, those that it puts first instead. A store that knows nothing of that may leave it out of account.
 
         A claim seals the messages waiting at that moment, or takes a sealed turn again whose retry is due or
         whose lease ran out. It removes nothing. A tie goes by the key.

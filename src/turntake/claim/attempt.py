@@ -33,16 +33,20 @@ from turntake.rules.conversation import Answered, Retry, Settlement
 from turntake.rules.message import Message
 from turntake.rules.records import Claim
 from turntake.rules.retry import AllowedCompany, before_attempt, company_of
-from turntake.rules.scopes import RulesFor
+from turntake.rules.scopes import RuleBook, RulesFor
 
 # A platform that keeps every place taken for seconds will not have one free at once.
 NO_PLACE_PAUSE_MS = 2_000
 
 
+_NO_LAYERS = RuleBook()
+
+
 class Ports(NamedTuple):
     """What an attempt works with: where claims are kept, who answers, how answers leave, and who hears of it.
 
-    `token_for` gives the token with which the agent of a turn may complete it through the API.
+    `token_for` gives the token with which the agent of a turn may complete it through the API. `book` are all rules as
+    they are now.
     """
 
     store: Store
@@ -51,6 +55,7 @@ class Ports(NamedTuple):
     observers: Observers
     rules_for: RulesFor
     token_for: Callable[[str], str] = no_token
+    book: Callable[[], RuleBook] = lambda: _NO_LAYERS
 
 
 class Shared(NamedTuple):

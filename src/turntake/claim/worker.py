@@ -1,9 +1,10 @@
 """Takes what is due, runs one attempt for each claim, many at a time.
 
 How this works: one loop asks the store when the next turn is due, sleeps on the alarm until then, and claims as many
-turns as there are free slots. Each claim runs as a task of its own and wakes the loop when it ends, since that frees a
-slot. The alarm also rings when a message sets an earlier deadline. Beside the loop, `LeaseKeeper` extends the leases of
-all running attempts. A store that fails costs a pause, never the worker.
+turns as there are free slots; `FairClaims` says which, if not all can be. Each claim runs as a task of its own and
+wakes the loop when it ends, since that frees a slot. The alarm also rings when a message sets an earlier deadline.
+Beside the loop, `LeaseKeeper` extends the leases of all running attempts. A store that fails costs a pause, never the
+worker.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
 from turntake.claim.breakers import Breakers
 from turntake.claim.company import Company
+from turntake.claim.fair_claims import FairClaims
 from turntake.claim.handler_limits import HandlerLimits
 from turntake.claim.leases import LeaseKeeper
 from turntake.claim.options import WorkerOptions
@@ -35,8 +37,6 @@ log = logging.getLogger("turntake")
 
 # A store that is away is asked twice a second: soon enough for people, too seldom to hold up its return.
 STORE_PAUSE_MS = 500
-# Something is due and others hold it for this moment. To ask again at once would only keep the store busy.
-ALL_TAKEN_PAUSE_MS = 5
 # A handler that catches its cancellation gets this long to end; then its turn is handed back without it.
 CANCEL_GRACE_MS = 1_000
 # For a store that does not answer when a worker stops. Those who run services kill them after 10 to 30 s, and a lease
@@ -57,6 +57,7 @@ class Worker:
         self._options = options
         self._running: dict[Attempt, asyncio.Task[None]] = {}
         self._latest: dict[ConversationKey, Attempt] = {}
+        self._claims = FairClaims(ports, self._running, options.concurrency)
         self._leases = LeaseKeeper(ports.store, self._running, options.lease_ms)
         self._company = Company(self._running, self._clock, options.handler_ms)
         self._watch = Watch(self._clock, lambda: self._free <= 0)
@@ -178,10 +179,10 @@ class Worker:
                 if look_at is None or look_at > now:
                     return look_at
             await self._leases.extend_if_late()
-            claims = await self._ports.store.claim(free, self._options.lease_ms)
+            claims = await self._claims.claim(free, self._options.lease_ms)
             if not claims and not is_due:
                 # Rung and not returned: what is a guess is looked at before it is claimed.
-                self._alarm.ring(self._clock.now() + ALL_TAKEN_PAUSE_MS)
+                self._alarm.ring(self._clock.now() + self._claims.pause_ms)
                 return None
             await self._start_all(claims)
             is_due = len(claims) >= min(free, SKIP_RECHECK_AT)

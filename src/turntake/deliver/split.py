@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from turntake.platforms.replies import Unit
+from turntake.platforms.text_limit import size
 
 # Where to cut, best first: after a paragraph, a line, a sentence, a word.
 PAUSES = (
@@ -24,12 +25,6 @@ def split(text: str, longest: int, unit: Unit = "characters") -> tuple[str, ...]
     if size(text, unit) <= longest:
         return (text,)
     return tuple(_pieces(text, longest, unit))
-
-
-def size(text: str, unit: Unit) -> int:
-    if unit == "bytes":
-        return len(text.encode())
-    return len(text) if unit == "characters" else len(text.encode("utf-16-le")) // 2
 
 
 def _pieces(text: str, longest: int, unit: Unit) -> Iterator[str]:

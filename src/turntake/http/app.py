@@ -79,7 +79,15 @@ def create(
     those who do not have the `made_key`, which is for programs on this machine.
     A server that shuts down calls `app.state.events.close()`, or waits for watchers to leave by themselves.
     """
-    intake = Intake(turns, by_person=groups == "person", oldest_ms=oldest_ms, delivery=delivery, homes=homes)
+    text_limits = {name: channel.text_limit for (name, _), channel in (channels or {}).items()}
+    intake = Intake(
+        turns,
+        by_person=groups == "person",
+        oldest_ms=oldest_ms,
+        delivery=delivery,
+        homes=homes,
+        text_limits=text_limits,
+    )
     refusals = Refusals(turns.clock)
     webhooks = Webhooks(turns, channels or {}, public_url, intake, refusals)
     events = EventStream(turns)

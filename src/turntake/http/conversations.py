@@ -13,15 +13,16 @@ from starlette.responses import Response
 
 from turntake.accept.caller import caller_of
 from turntake.buffer.store import Page, Query
-from turntake.clock import DAY_MS
+from turntake.clock import DAY_MS, NEVER
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of, conversation_key, page_of, query_of
-from turntake.http.views import ConversationView, conversation_detail, conversation_view
-from turntake.rules.conversation import Conversation, State, Touch
+from turntake.http.views import ConversationView, TurnView, conversation_detail, conversation_view, turn_view
+from turntake.rules.conversation import Conversation, Status, Touch
 from turntake.rules.key import ConversationKey
+from turntake.rules.records import TurnRecord
 from turntake.service import TurnTake
 
-LATEST_TURNS = 10  # fit on a screen; each of them has an endpoint that shows it whole
+LATEST_TURNS = 10  # fit on a screen; all of them, and each with its messages, have endpoints of their own
 
 Limit = Annotated[int, Meta(ge=1, le=500)]
 # It holds a conversation's key, each byte of which may take three characters, a third more when it is sealed, and must
@@ -32,7 +33,7 @@ Cursor = Annotated[str, Meta(max_length=5_200)]
 class ConversationQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which conversations to list; those that are due soonest come first."""
 
-    status: Literal["", State] = ""
+    status: Literal["", Status] = ""
     tenant: str = ""
     channel: str = ""
     limit: Limit = 50
@@ -43,6 +44,20 @@ class ConversationPage(msgspec.Struct, frozen=True):
     """Some conversations, and the cursor for the next ones; null at the end."""
 
     conversations: list[ConversationView]
+    cursor: str | None
+
+
+class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many turns, and from where on."""
+
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    cursor: Cursor = ""
+
+
+class TurnPage(msgspec.Struct, frozen=True):
+    """Some turns of a conversation, the latest first, and the cursor for the ones before; null at the end."""
+
+    turns: list[TurnView]
     cursor: str | None
 
 
@@ -73,6 +88,19 @@ async def list_page(turns: TurnTake, request: Request) -> Response:
 
 async def show(turns: TurnTake, request: Request) -> Response:
     return await _detail(turns, _key(request))
+
+
+async def list_turns(turns: TurnTake, request: Request) -> Response:
+    asked, key, history = query_of(request, HistoryQuery), _key(request), turns.store.history
+
+    async def listing(cursor: str) -> Page[TurnRecord]:
+        found = tuple(await history.turns(key, asked.limit, _range_in(cursor)))
+        return Page(found, _cursor_after(found[-1]) if len(found) == asked.limit else "")
+
+    page = await page_of(turns.keys, caller_of(request.scope), asked.cursor, listing)
+    if not page.items and await turns.store.find(key) is None:
+        raise _unknown()
+    return answer(TurnPage([turn_view(record) for record in page.items], page.cursor or None))
 
 
 async def flush(turns: TurnTake, request: Request) -> Response:
@@ -111,6 +139,21 @@ def _key(request: Request) -> ConversationKey:
     if not caller_of(request.scope).sees(key):
         raise _unknown()
     return key
+
+
+def _cursor_after(record: TurnRecord) -> str:
+    head, tail = record.range
+    return f"{head}-{tail}"
+
+
+def _range_in(cursor: str) -> tuple[int, int] | None:
+    """Raises ValueError for one that is not ours."""
+    if not cursor:
+        return None
+    head, tail = (int(number) for number in cursor.split("-"))
+    if not 0 < head <= tail < NEVER:
+        raise ValueError("No turn has such a range.")
+    return head, tail
 
 
 def _unknown() -> Problem:

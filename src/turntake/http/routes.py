@@ -73,6 +73,16 @@ ENDPOINTS = (
         problems=(400, 404),
     ),
     Endpoint(
+        "GET",
+        f"{CONVERSATION}/turns",
+        "Lists the turns of a conversation, the latest first: messages, reasons, attempts, answer.",
+        conversations.list_turns,
+        scope="conversations:read",
+        query=conversations.HistoryQuery,
+        answer=conversations.TurnPage,
+        problems=(400, 404),
+    ),
+    Endpoint(
         "POST",
         f"{CONVERSATION}/flush",
         "Makes what waits due now.",

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from turntake.accept.body import Instant, checked
 from turntake.accept.caller import caller_of
 from turntake.accept.messages import MessageBody, arrival_of
-from turntake.arrival import Arrival
+from turntake.arrival import Arrival, append_of
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of, conversation_key, query_of
 from turntake.instants import rfc3339
@@ -22,7 +22,6 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.live import AUTHOR_LENGTH, Edit, LiveLayer, LiveRules, RuleChange, Said, Wanted
 from turntake.rules.message_limits import Part
 from turntake.rules.preview import preview
-from turntake.rules.records import Append
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleScope, ScopeKind, Source, scope_of
 from turntake.service import TurnTake
@@ -45,7 +44,8 @@ RulesBody: Any = msgspec.defstruct(
 )
 JSON_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(LayerBody)}
 
-RuleValues = dict[str, bool | int | str]
+RuleValue = bool | int | str | tuple[str, ...]
+RuleValues = dict[str, RuleValue]
 Version = Annotated[int, Meta(ge=0)]
 
 
@@ -118,7 +118,7 @@ class ExplainQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OriginView(msgspec.Struct, frozen=True):
     """A rule's value and the scope that says so; `source` is null if nobody set it."""
 
-    value: bool | int | str
+    value: RuleValue
     scope: ScopeKind
     id: str
     source: Source | None
@@ -222,8 +222,7 @@ async def explain_message(turns: TurnTake, request: Request) -> Response:
     arrival = _own(caller_of(request.scope), checked(arrival_of, payload))
     key, found = arrival.key, await turns.store.find(arrival.key)
     agent = arrival.agent or (found.conversation.agent if found else "")
-    append = Append(key, arrival.message, turns.rule_keeper.book.of(key), arrival.agent)
-    what = preview(found, append, turns.clock.now())
+    what = preview(found, append_of(arrival, turns.rule_keeper.book), turns.clock.now())
     due_at = None if what.due_at is None else rfc3339(what.due_at)
     rules = _origins(turns, key, agent)
     return answer(PreviewView(str(key), agent, rules, what.status, what.waiting, due_at, what.reason, what.interrupted))

@@ -18,7 +18,15 @@ from turntake.deliver.cloudevents import (
 )
 from turntake.http.why import why
 from turntake.instants import rfc3339
-from turntake.rules.conversation import Closed, Conversation, ReplyReport, ReportedStatus, SealedTurn, State, TurnStatus
+from turntake.rules.conversation import (
+    Closed,
+    Conversation,
+    ReplyReport,
+    ReportedStatus,
+    SealedTurn,
+    Status,
+    TurnStatus,
+)
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, in_order, joined
@@ -63,7 +71,11 @@ class PastTurnView(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConversationView(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a conversation stands: `messageCount` messages wait until `dueAt`, because of `reason`."""
+    """Where a conversation stands: `messageCount` messages wait until `dueAt`, because of `reason`.
+
+    It has its `status` since `statusAt`. If nothing waits, that is `idle`; or `failed` or `timed_out`, if its latest
+    turn became a dead letter. `lastTurnAt` is when that turn ended, however it did. Times that nobody noted are null.
+    """
 
     conversation_key: str
     conversation_id: str
@@ -72,12 +84,16 @@ class ConversationView(msgspec.Struct, frozen=True, rename="camel"):
     account: str
     topic: str
     agent: str
-    status: State
+    status: Status
     message_count: int
     due_at: Instant | None
     reason: str | None
     turn_id: str | None
     why: str
+    status_at: Instant | None
+    began_at: Instant | None
+    last_message_at: Instant | None
+    last_turn_at: Instant | None
 
 
 class ConversationDetail(ConversationView, frozen=True, rename="camel"):
@@ -99,6 +115,8 @@ class TurnView(TurnHeader, frozen=True, rename="camel"):
     `sentReplies` is how many of its replies left for the person, where they leave at all.
     `unknownReplies` are the indexes, from 0, of replies that a platform may have taken or not: it never said.
     `deliveries` are the reports of platforms that tell what became of a reply after they took it.
+    It was handed over `attempt` times. Of these, `failures` are those that failed since its answer was complete, at
+    `answeredAt`, or in all before that. Messages interrupted its answer `interrupts` times.
     """
 
     status: TurnStatus
@@ -124,6 +142,9 @@ class TurnView(TurnHeader, frozen=True, rename="camel"):
     lateness_ms: int | None
     waited_ms: int | None
     deliveries: list[DeliveryView]
+    answered_at: Instant | None
+    failures: int
+    interrupts: int
 
 
 class LetterView(msgspec.Struct, frozen=True, rename="camel"):
@@ -155,12 +176,16 @@ def conversation_view(key: ConversationKey, conversation: Conversation, now: int
         account=key.account,
         topic=key.topic,
         agent=conversation.agent,
-        status=conversation.state,
+        status=conversation.status,
         message_count=conversation.waiting,
         due_at=instant(buffer.due.at if buffer else None),
         reason=buffer.due.reason if buffer else None,
         turn_id=turn.id if turn else None,
         why=why(conversation, now),
+        status_at=instant(conversation.status_at),
+        began_at=instant(conversation.began_at or None),
+        last_message_at=instant(conversation.last_message_at),
+        last_turn_at=instant(conversation.last.ended_at if conversation.last else None),
     )
 
 
@@ -206,6 +231,9 @@ def turn_view(record: TurnRecord) -> TurnView:
         lateness_ms=turn.claimed_at - turn.due.at if turn else None,
         waited_ms=turn.claimed_at - arrived_at if turn and arrived_at is not None else None,
         deliveries=[delivery_view(report) for report in turn.reports] if turn else [],
+        answered_at=instant(turn.answered_at or None if turn else None),
+        failures=turn.failures if turn else 0,
+        interrupts=turn.interrupts if turn else 0,
     )
 
 
@@ -265,7 +293,7 @@ def _past_turn(record: TurnRecord) -> PastTurnView:
         status=record.status,
         attempt=turn.attempt if turn else 0,
         message_count=len(record.messages),
-        reason=turn.due.reason if turn else None,
+        reason=turn.due.reason if turn else closed.reason if closed else None,
         replies=turn.progress.replies if turn else (),
         error=_error(turn, closed),
         claimed_at=instant(turn.claimed_at if turn else None),

@@ -4,13 +4,19 @@ from turntake.rules.conversation import Buffer, Conversation, SealedTurn
 from turntake.rules.deadline import REASONS
 
 OTHER = "a later release has its reasons"
+ENDINGS = {
+    "failed": " The latest turn could not be answered: it became a dead letter.",
+    "timed_out": " The latest turn was not answered in time: it became a dead letter.",
+}
 
 
 def why(conversation: Conversation, now: int) -> str:
     buffer, turn = conversation.buffer, conversation.turn
     if turn is not None:
         return f"{_answering(turn, now)} {_behind(conversation.waiting)}".rstrip()
-    return "Nothing waits." if buffer is None else _collecting(buffer, conversation.waiting, now)
+    if buffer is not None:
+        return _collecting(buffer, conversation.waiting, now)
+    return f"Nothing waits.{ENDINGS.get(conversation.status, '')}"
 
 
 def _collecting(buffer: Buffer, count: int, now: int) -> str:
@@ -22,6 +28,8 @@ def _collecting(buffer: Buffer, count: int, now: int) -> str:
 
 
 def _answering(turn: SealedTurn, now: int) -> str:
+    if not turn.attempt and not turn.is_leased:
+        return f"The turn waits for a worker; the wait for the person ended by: {turn.due.reason}."
     if turn.due_at <= now:
         return f"Attempt {turn.attempt} is over and the turn waits for a worker to take it again."
     left = _seconds(turn.due_at - now)

@@ -17,6 +17,7 @@ import msgspec
 from turntake.errors import ConfigurationError
 from turntake.platforms.check import WebhookCheck, WhoAmI
 from turntake.platforms.replies import ReplyApi
+from turntake.platforms.text_limit import NO_LIMIT, TextLimit
 from turntake.rules.message import Attachment
 
 SAID = frozenset({"message", "postback"})
@@ -172,6 +173,8 @@ class Channel(ABC):
     it may bring a library that is slow to import or not installed."""
     listener_receives_messages: ClassVar[bool] = False
     """Whether the listener hears messages too, so that an account works without webhooks."""
+    text_limit: ClassVar[TextLimit] = NO_LIMIT
+    """The longest text that people can send here. One of that length is probably cut, and its rest is waited for."""
     needs: ClassVar[Needs] = Needs()
     takes_get: ClassVar[bool] = True
     """Whether the platform also calls by GET, as some do for a handshake. Without it, a GET is refused unread."""

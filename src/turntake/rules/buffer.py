@@ -21,16 +21,18 @@ def arrival_at(conversation: Conversation, now: int) -> int:
     return now if conversation.turn is None else max(now, conversation.turn.last_at)
 
 
-def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int) -> Buffer:
-    """The buffer with one more message of `size` bytes, and its new deadline."""
+def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int, cue: str = "") -> Buffer:
+    """The buffer with one more message of `size` bytes, and its new deadline, for which the message may give a cue."""
     buffer = conversation.buffer
     if buffer is None:
-        due = after_message(rules, 1, now, None, now)
+        due = after_message(rules, 1, now, None, now, cue)
         decisions = (Decision(now, due.at, due.reason),)
         last_at = arrival_at(conversation, now)
         is_single = not rules.enabled
-        return Buffer(conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=is_single, size=size)
-    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now)
+        return Buffer(
+            conversation.next_seq, now, last_at, due, due, decisions, one_at_a_time=is_single, size=size, cue=cue
+        )
+    due_by_messages = after_message(rules, conversation.waiting + 1, buffer.first_at, buffer.last_at, now, cue)
     if buffer.portions:
         due_by_messages = Deadline(now, "capacity")
     due = due_by_messages if due_by_messages.reason == "capacity" else with_hold(buffer, due_by_messages)
@@ -45,6 +47,7 @@ def grown_buffer(conversation: Conversation, rules: Rules, now: int, size: int) 
         one_at_a_time=not rules.enabled,
         size=buffer.size + size,
         previous_at=buffer.last_at,
+        cue=cue,
     )
 
 
@@ -54,7 +57,7 @@ def reconsidered_buffer(conversation: Conversation, buffer: Buffer, rules: Rules
     if is_ordered(buffer) or buffer.portions:
         return buffer
     count, previous_at = conversation.waiting, buffer.previous_at or None
-    by_messages = after_rules(rules, count, buffer.first_at, previous_at, buffer.last_at, now)
+    by_messages = after_rules(rules, count, buffer.first_at, previous_at, buffer.last_at, now, buffer.cue)
     due = by_messages
     if buffer.due != buffer.due_by_messages and buffer.due.reason != "held":
         composing_ms = max(0, buffer.due.at - now)

@@ -10,8 +10,14 @@ import msgspec
 from turntake.rules.deadline import Deadline, Decision
 
 State = Literal["idle", "collecting", "answering", "replying"]
+Ending = Literal["answered", "failed", "timed_out"]
+Status = Literal[State, "failed", "timed_out"]
+"""What a product shows of a conversation: its state or, if nothing waits since, that its latest turn was not answered.
+"""
+AT_REST: tuple[Status, ...] = ("idle", "failed", "timed_out")
+"""The statuses in which nothing waits."""
 ReportedStatus = Literal["sent", "delivered", "read", "failed"]
-TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared"]
+TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared", "stopped"]
 Lease = Literal["", "alone", "promised"]
 """Whose fault it is if a lease ends without a word. "": nobody knows, since other turns ran in the same process.
 "alone": the turn's, since nothing else ran there. "promised": the agent's, which said that it would complete the turn.
@@ -60,7 +66,8 @@ class Portion(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages `head` and later, waiting together. `due_by_messages` is the deadline without activity or hold.
 
-    The latest message arrived at `last_at` and the one before it at `previous_at`, which is 0 if there was none.
+    The latest message arrived at `last_at`, with a `cue` for the wait if it had one, and the one before it at
+    `previous_at`, which is 0 if there was none.
     So many of them are `amendments`, which only change the others. `portions` are those at its beginning that are full;
     what follows them has `size` bytes.
     """
@@ -78,6 +85,7 @@ class Buffer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     portions: tuple[Portion, ...] = ()
     size: int = 0
     previous_at: int = 0
+    cue: str = ""
 
     @property
     def last_portion_from(self) -> int:
@@ -94,6 +102,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `reports` are the latest that platforms made of its replies, one for each place at most.
     `size` is how many bytes its messages have, as they are stored.
     `resent` are the platform's ids of replies that failed and were then sent again out of the dead letters.
+    `answered_at` is when its answer was complete; 0 before that, or if an earlier release wrote it.
     """
 
     id: str
@@ -119,6 +128,7 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reports: tuple[ReplyReport, ...] = ()
     size: int = 0
     resent: tuple[str, ...] = ()
+    answered_at: int = 0
 
     @property
     def undelivered(self) -> tuple[ReplyReport, ...]:
@@ -130,6 +140,14 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return "replying" if self.progress.is_final else "answering"
 
 
+class LastTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The latest turn of a conversation that is over: how and when it ended, and when its last message had come."""
+
+    ending: Ending
+    ended_at: int
+    last_at: int
+
+
 class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where one conversation stands.
 
@@ -138,6 +156,7 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     the old ones.
     `resumed` are turns out of the dead letters whose answers have yet to be sent: each takes the place of `turn` as
     soon as that is free.
+    `last` is None before the first turn is over, or if an earlier release wrote it.
     """
 
     next_seq: int = 1
@@ -147,6 +166,7 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     agent: str = ""
     began_at: int = 0
     resumed: tuple[SealedTurn, ...] = ()
+    last: LastTurn | None = None
 
     @property
     def open_turns(self) -> tuple[SealedTurn, ...]:
@@ -158,6 +178,32 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if self.turn is not None:
             return self.turn.state
         return "idle" if self.buffer is None else "collecting"
+
+    @property
+    def status(self) -> Status:
+        """The state for people: a conversation at rest says so if its latest turn was not answered."""
+        state = self.state
+        if state == "idle" and self.last is not None and self.last.ending != "answered":
+            return self.last.ending
+        return state
+
+    @property
+    def status_at(self) -> int | None:
+        """Since when the status is what it is; None if nobody noted it."""
+        if self.turn is not None:
+            return self.turn.answered_at or self.turn.claimed_at
+        if self.buffer is not None:
+            return self.buffer.first_at
+        return None if self.last is None else self.last.ended_at
+
+    @property
+    def last_message_at(self) -> int | None:
+        """When the latest message came; None if nobody noted it."""
+        if self.buffer is not None:
+            return self.buffer.last_at
+        if self.turn is not None:
+            return self.turn.last_at
+        return None if self.last is None else self.last.last_at
 
     @property
     def due_at(self) -> int | None:
@@ -203,12 +249,15 @@ class Dead(msgspec.Struct, frozen=True, tag="dead"):
 
 
 Settlement = Answered | Retry | Dead
+EXPIRED, TIMED_OUT = "expired", "timed_out"
+"""The reasons of dead letters that took too long: all attempts together, or the last of them."""
+_TIMED_OUT = (EXPIRED, TIMED_OUT)
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a range of messages that is no longer open: answered, interrupted, dead or cleared.
+    """What became of a range of messages that is no longer open: answered, interrupted, dead, cleared or stopped.
 
-    `portions` are those of a buffer that was cleared, all of it.
+    `portions` are those of a buffer that was cleared or stopped, all of it.
     """
 
     id: str
@@ -235,6 +284,13 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.tail - self.head + 1 - self.amendments
 
     @property
+    def ending(self) -> Ending:
+        """How it ended for the person, if it was a turn."""
+        if self.status != "dead":
+            return "answered"
+        return "timed_out" if self.reason in _TIMED_OUT else "failed"
+
+    @property
     def is_resumable(self) -> bool:
         """Whether its answer is complete, so that all that is left to do is to send it."""
         return self.turn is not None and self.turn.progress.is_final
@@ -250,6 +306,14 @@ class Change(NamedTuple):
 
     conversation: Conversation
     closed: Closed | None = None
+
+
+class Stop(NamedTuple):
+    """A conversation after a stop word, the turn that this word is, and the ranges of messages that it ended."""
+
+    conversation: Conversation
+    turn: SealedTurn
+    ended: tuple[Closed, ...]
 
 
 class Touch(msgspec.Struct, frozen=True):

@@ -16,6 +16,10 @@ REASONS = {
     "max messages": "max_messages is reached, so nothing more is waited for",
     "capacity": "the buffer is full, so nothing more is waited for",
     "off switch": "buffering is switched off, so nothing is waited for",
+    "flush word": "the person said that this is all, so nothing more is waited for",
+    "hold word": "the person asked for a moment",
+    "stop word": "the person said to stop, so nothing is waited for",
+    "cut text": "the text is as long as the platform allows, so that its rest may follow",
     "activity": "the person is typing or recording",
     "held": "somebody put it on hold",
     "flushed": "somebody flushed it",
@@ -40,18 +44,25 @@ class Decision(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reason: str
 
 
-def after_message(rules: Rules, count: int, first_at: int, previous_at: int | None, now: int) -> Deadline:
-    """The deadline of a buffer that just received its `count`-th message; `previous_at` is the arrival before it."""
+def after_message(
+    rules: Rules, count: int, first_at: int, previous_at: int | None, now: int, cue: str = ""
+) -> Deadline:
+    """The deadline of a buffer that just received its `count`-th message; `previous_at` is the arrival before it, and
+    `cue` what the message says about the wait."""
     if not rules.enabled:
         return Deadline(now, "off switch")
     if count >= rules.capacity:
         return Deadline(now, "capacity")
     if count >= rules.max_messages:
         return Deadline(now, "max messages")
+    if cue == "flush":
+        return Deadline(now, "flush word")
     latest = first_at + rules.max_wait_ms
     if count < rules.min_messages:
         return Deadline(latest, "waiting for more")
     due = _once_quiet(rules, first_at, previous_at, now)
+    if cue:
+        due = _lengthened(rules, due, cue, now)
     return due if due.at <= latest else Deadline(latest, "max wait")
 
 
@@ -72,10 +83,12 @@ def after_composing(rules: Rules, due: Deadline, due_by_messages: Deadline, now:
     return back if back.at < due.at else due
 
 
-def after_rules(rules: Rules, count: int, first_at: int, previous_at: int | None, last_at: int, now: int) -> Deadline:
+def after_rules(
+    rules: Rules, count: int, first_at: int, previous_at: int | None, last_at: int, now: int, cue: str = ""
+) -> Deadline:
     """The deadline of a buffer whose rules are others than before: as if its latest message had come under them, but
     not in the past."""
-    due = after_message(rules, count, first_at, previous_at, last_at)
+    due = after_message(rules, count, first_at, previous_at, last_at, cue)
     return due if due.at >= now else Deadline(now, due.reason)
 
 
@@ -86,3 +99,14 @@ def _once_quiet(rules: Rules, first_at: int, previous_at: int | None, now: int) 
     if is_typing and rules.typing_inference_ms > rules.silence_ms:
         return Deadline(now + rules.typing_inference_ms, "typing")
     return Deadline(now + rules.silence_ms, "silence")
+
+
+def _lengthened(rules: Rules, due: Deadline, cue: str, now: int) -> Deadline:
+    """After a hold word, or a text that may go on. A window is as long as it is."""
+    if rules.window_ms:
+        return due
+    if cue == "cut":
+        longer = Deadline(now + rules.cut_text_ms, "cut text")
+    else:
+        longer = Deadline(now + rules.hold_word_ms, "hold word")
+    return longer if longer.at > due.at else due

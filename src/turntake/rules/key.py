@@ -7,6 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 PART_BYTES = 256  # longer than any id of a platform
+DEFAULT_TENANT = "default"
+"""The tenant of a message whose sender names none."""
 DEFAULT_CHANNEL = "generic"
 """The channel of a message whose sender names none."""
 CACHED = 8_192  # as many conversations as are busy in one process at a time
@@ -23,7 +25,7 @@ class ConversationKey(NamedTuple):
     """
 
     conversation: str
-    tenant: str = "default"
+    tenant: str = DEFAULT_TENANT
     channel: str = DEFAULT_CHANNEL
     account: str = "default"
     topic: str = ""
@@ -66,7 +68,7 @@ def _made(conversation: str | int, tenant: str, channel: str, account: str, topi
 def _around(tenant: str, channel: str, account: str, topic: str) -> tuple[str, str, str, str]:
     """All parts but the conversation."""
     return (
-        _normal("tenant", _given(tenant, "default")),
+        _normal("tenant", _given(tenant, DEFAULT_TENANT)),
         _normal("channel", _given(channel, DEFAULT_CHANNEL)),
         _normal("account", _given(account, "default")),
         _normal("topic", topic) if _given(topic, "") != "" else "",

@@ -10,11 +10,34 @@ from itertools import chain
 import msgspec
 
 from turntake.rules import reports, transitions
+from turntake.rules.arriving import arrive
 from turntake.rules.buffer import arrival_at
-from turntake.rules.conversation import Change, Closed, Conversation, Lease, Progress, ReplyReport, Settlement, Touch
+from turntake.rules.conversation import (
+    Change,
+    Closed,
+    Conversation,
+    Lease,
+    Progress,
+    ReplyReport,
+    Settlement,
+    Stop,
+    Touch,
+)
+from turntake.rules.fairness import ClaimOrder, DueTurn, in_lanes
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, appended, letter_of
+from turntake.rules.records import (
+    Append,
+    Appended,
+    Claim,
+    IsOurs,
+    Letter,
+    Snapshot,
+    TurnRecord,
+    appended,
+    appended_stop,
+    letter_of,
+)
 from turntake.rules.rules import RulesByAgent
 
 
@@ -39,12 +62,15 @@ class Model:
             return None
         return self._put(key, transitions.touch(before, key, touch, rules, now))
 
-    def claim(self, limit: int, lease_ms: int, now: int) -> list[Claim]:
+    def claim(self, limit: int, lease_ms: int, now: int, order: ClaimOrder | None = None) -> list[Claim]:
         due = sorted(
-            (due_at, str(key), key)
+            DueTurn(due_at, str(key), key)
             for key, conversation in self.conversations.items()
             if (due_at := conversation.due_at) is not None and due_at <= now
         )
+        if order is not None:
+            lanes = (order.lane_of(turn.key, self._at(turn.key).agent if order.is_by_agent else "") for turn in due)
+            due = order.first(in_lanes(zip(due, lanes, strict=True)), limit)
         return [self._claim(key, lease_ms, now) for _, _, key in due[:limit]]
 
     def extend(self, claims: Iterable[Claim], lease_ms: int, now: int, lease: Lease | None = None) -> list[bool]:
@@ -158,7 +184,7 @@ class Model:
         key, message = arrival.key, arrival.message
         before = self._at(key)
         at = arrival_at(before, now)
-        change = transitions.arrive(before, arrival, now, len(msgspec.msgpack.encode(message)))
+        change = arrive(before, arrival, now, len(msgspec.msgpack.encode(message)))
         if change is None:
             return appended(before, "ignored")
         ids = self.ids.setdefault(key, set())
@@ -167,6 +193,8 @@ class Model:
         ids.add(message.id)
         stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=at)
         self.messages.setdefault(key, {})[before.next_seq] = stored
+        if isinstance(change, Stop):
+            return self._stop(key, change)
         return appended(self._put(key, change), "buffered", change.closed)
 
     def _claim(self, key: ConversationKey, lease_ms: int, now: int) -> Claim:
@@ -178,6 +206,13 @@ class Model:
         self.closed.pop(turn.id, None)
         messages = in_order(as_said(self._range(key, turn.head, turn.tail)))
         return Claim(key, conversation.epoch, turn, messages)
+
+    def _stop(self, key: ConversationKey, stop: Stop) -> Appended:
+        self.owners[stop.turn.id] = key
+        self.conversations[key] = stop.conversation
+        for closed in stop.ended:
+            self._put(key, Change(stop.conversation, closed))
+        return appended_stop(stop)
 
     def _put(self, key: ConversationKey, change: Change) -> Conversation:
         self.conversations[key] = change.conversation

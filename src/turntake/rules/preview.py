@@ -1,8 +1,8 @@
 """What would be done with a message now, without doing it."""
 
-from turntake.rules import transitions
-from turntake.rules.conversation import Conversation
-from turntake.rules.records import Append, Appended, Snapshot, appended
+from turntake.rules.arriving import arrive
+from turntake.rules.conversation import Conversation, Stop
+from turntake.rules.records import Append, Appended, Snapshot, appended, appended_stop
 
 
 def preview(snapshot: Snapshot | None, arrival: Append, now: int) -> Appended:
@@ -11,7 +11,9 @@ def preview(snapshot: Snapshot | None, arrival: Append, now: int) -> Appended:
     conversation = Conversation() if snapshot is None else snapshot.conversation
     if snapshot is not None and any(message.id == arrival.message.id for message in snapshot.messages):
         return appended(conversation, "duplicate")
-    change = None if arrival.message.is_blank else transitions.arrive(conversation, arrival, now)
+    change = None if arrival.message.is_blank else arrive(conversation, arrival, now)
     if change is None:
         return appended(conversation, "ignored")
+    if isinstance(change, Stop):
+        return appended_stop(change)
     return appended(change.conversation, "buffered", change.closed)

@@ -5,10 +5,11 @@ from typing import Literal
 
 import msgspec
 
-from turntake.rules.conversation import Closed, Conversation, SealedTurn, State
+from turntake.rules.conversation import Closed, Conversation, SealedTurn, State, Stop
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.rules import RulesByAgent
+from turntake.rules.words import NO_CUE, CueByAgent
 
 IsOurs = Callable[[ConversationKey], bool]
 """Whether a report about a reply may come from where it came: it is signed by one account of one platform."""
@@ -16,16 +17,18 @@ AppendStatus = Literal["buffered", "duplicate", "ignored"]
 
 
 class Append(msgspec.Struct, frozen=True):
-    """A message for a conversation, with the rules it arrives under."""
+    """A message for a conversation, with the rules it arrives under, and what it says about the wait."""
 
     key: ConversationKey
     message: Message
     rules: RulesByAgent
     agent: str = ""
+    cue: CueByAgent = NO_CUE
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """What became of it. `interrupted` is the turn whose running answer this message stopped.
+    """What became of it. `interrupted` is the turn whose running answer this message stopped; `stopped` are the ids of
+    all that a stop word ended: that turn, what waited, and a stop word that nobody took yet.
 
     An amendment that found nothing waiting is ignored, and not kept.
     """
@@ -37,6 +40,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     reason: str | None
     interrupted: str | None = None
     seq: int = 0
+    stopped: tuple[str, ...] = ()
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -81,6 +85,13 @@ class TurnRecord(msgspec.Struct, frozen=True):
     def agent(self) -> str:
         return self.turn.agent if self.turn else ""
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The numbers of its first and its last message, by which the turns of a conversation are in order."""
+        sealed = self.closed or self.turn
+        assert sealed is not None, "a turn is open or closed"
+        return sealed.head, sealed.tail
+
 
 class Letter(msgspec.Struct, frozen=True):
     """A dead letter: messages that nobody answered, and why. Its id is the turn's.
@@ -100,7 +111,7 @@ class Letter(msgspec.Struct, frozen=True):
 
 
 def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
-    """The answer to an append, read off the conversation after it."""
+    """The answer to an append of anything but a stop word, read off the conversation after it."""
     due = None if conversation.buffer is None else conversation.buffer.due
     return Appended(
         status,
@@ -110,6 +121,15 @@ def appended(conversation: Conversation, status: AppendStatus, closed: Closed | 
         None if due is None else due.reason,
         None if closed is None else closed.id,
         conversation.next_seq - 1 if status == "buffered" else 0,
+    )
+
+
+def appended_stop(stop: Stop) -> Appended:
+    """The answer to an append of a stop word, which is a turn by itself."""
+    running = (closed.id for closed in stop.ended if closed.turn is not None and closed.turn.attempt)
+    ended, due = tuple(closed.id for closed in stop.ended), stop.turn.due
+    return Appended(
+        "buffered", stop.conversation.state, 1, due.at, due.reason, next(running, None), stop.turn.head, stopped=ended
     )
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Answered, Dead, Progress, Retry, SealedTurn, Settlement
+from turntake.rules.conversation import EXPIRED, TIMED_OUT, Answered, Dead, Progress, Retry, SealedTurn, Settlement
 from turntake.rules.rules import Rules
 from turntake.rules.transitions import WORKER_STOPPED
 
@@ -74,7 +74,7 @@ def after_setback(
             return Dead("given up", setback.error)
         case "away":
             return after_absence(turn, rules, setback.error, now, chance)
-    reason = "timed_out" if setback.kind == "timed out" else ""
+    reason = TIMED_OUT if setback.kind == "timed out" else ""
     return after_failure(turn, rules, setback.error, now, chance, reason)
 
 
@@ -131,4 +131,4 @@ def _unless_expired(retry: Retry, rules: Rules, turn: SealedTurn, now: int) -> S
     """`ttl_ms` bounds how long a turn is tried, so one that waited through an outage still gets its attempts."""
     if now + retry.after_ms <= turn.claimed_at + rules.ttl_ms:
         return retry
-    return Dead("expired", retry.error or "Nobody could deliver it in time.")
+    return Dead(EXPIRED, retry.error or "Nobody could deliver it in time.")

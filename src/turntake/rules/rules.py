@@ -7,11 +7,19 @@ from msgspec import Meta
 
 from turntake.rules.field_checks import check_fields
 from turntake.rules.text_format import TextFormat
+from turntake.rules.words import LONGEST_PHRASE, Words, words_in
 
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
+Priority = Annotated[int, Meta(ge=-10, le=10)]
+Share = Annotated[int, Meta(ge=1, le=10_000)]
+# A thousand phrases are more than anybody reads, and all of them are in the memory of every process.
+Phrases = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=LONGEST_PHRASE)], ...],
+    Meta(max_length=1_000, extra={"has_spaces": True}),
+]
 
 
 class RulesByAgent(Protocol):
@@ -82,9 +90,51 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "before each; or lines, and beside them chat messages as OpenAI's API takes them."
         ),
     ] = "lines"
+    priority: Annotated[
+        Priority,
+        Meta(
+            description="Who is answered first when more is due than there are slots for: a higher priority goes "
+            "first, and who waited 10 s longer counts as one step higher."
+        ),
+    ] = 0
+    share: Annotated[
+        Share,
+        Meta(
+            description="The tenant's share of the slots when there are too few: one with 200 gets twice as many turns "
+            "as one with 100."
+        ),
+    ] = 100
+    tenant_turns: Annotated[
+        Count, Meta(description="How many turns of one tenant each process answers at the same time (0 = no limit).")
+    ] = 0
+    flush_words: Annotated[
+        Phrases,
+        Meta(description='Words or phrases that end the wait, such as "that\'s all"; "@en" are our own for English.'),
+    ] = ()
+    hold_words: Annotated[
+        Phrases, Meta(description='Words or phrases that lengthen the wait, such as "one moment", or "@en".')
+    ] = ()
+    stop_words: Annotated[
+        Phrases,
+        Meta(
+            description='Whole messages that drop what waits and cancel the answer under way, such as "stop", or "@en".'
+        ),
+    ] = ()
+    hold_word_ms: Annotated[
+        Milliseconds, Meta(description="How long to wait after a hold word; `max_wait_ms` still ends it.")
+    ] = 15_000
+    cut_text_ms: Annotated[
+        Milliseconds,
+        Meta(description="How long to wait for the rest of a text that is as long as its platform allows (0 = off)."),
+    ] = 5_000
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for name in WORD_LISTS:
+            if type(given := getattr(self, name)) is not tuple:
+                msgspec.structs.force_setattr(self, name, tuple(given))
+        if self.has_words:
+            words_in(self.flush_words, self.hold_words, self.stop_words)
         if self.min_messages > self.max_messages:
             raise ValueError("min_messages is above max_messages: lower one or raise the other.")
         for name in ("silence_ms", "window_ms"):
@@ -100,8 +150,22 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The same for every agent."""
         return self
 
+    @property
+    def has_words(self) -> bool:
+        """Whether any flush, hold or stop word is to be looked for."""
+        return bool(self.flush_words or self.hold_words or self.stop_words)
 
+    @property
+    def words(self) -> Words:
+        """Those words, ready to be looked for."""
+        return words_in(self.flush_words, self.hold_words, self.stop_words)
+
+
+WORD_LISTS = ("flush_words", "hold_words", "stop_words")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}
+
+OF_TENANTS = frozenset({"share", "tenant_turns"})
+"""The rules that are about a tenant as a whole, so that nothing smaller than a tenant can have them."""
 
 PRESETS: dict[str, Rules] = {
     "quick-support": Rules(silence_ms=500, typing_inference_ms=500, max_wait_ms=5_000),

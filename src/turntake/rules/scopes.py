@@ -23,7 +23,7 @@ import msgspec
 
 from turntake.rules.field_checks import check_values
 from turntake.rules.key import ConversationKey
-from turntake.rules.rules import PRESETS, Rules, RulesByAgent
+from turntake.rules.rules import OF_TENANTS, PRESETS, WORD_LISTS, Rules, RulesByAgent
 
 ScopeKind = Literal["default", "platform", "tenant", "agent", "conversation"]
 SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
@@ -141,12 +141,16 @@ class RuleBook:
         self._kinds = tuple(kind for kind in SCOPE_KINDS if any(scope.kind == kind for scope in self._scopes))
         self._own = frozenset(ConversationKey.parse(scope.id) for scope in self._scopes if scope.kind == "conversation")
         self._agents = frozenset(scope.id for scope in self._scopes if scope.kind == "agent")
+        self._named = {kind: self._named_for(kind) for kind in self._kinds}
         self._places: dict[Place, RulesByAgent] = {}
         for scopes in self._meetings():
             self._made(scopes)
         self.default = self._made((DEFAULT,) if DEFAULT in self._scopes else ())
         """The rules of every conversation for which nothing more specific is set."""
         self._is_same_for_all = self._scopes <= {DEFAULT}
+        named = (layer.named for _, layers in self._sources for layer in layers.values())
+        self.has_words = any(layer.get(name) for layer in named for name in WORD_LISTS)
+        """Whether anybody has flush, hold or stop words, so that texts must be looked at."""
 
     def of(self, key: ConversationKey) -> RulesByAgent:
         """What a conversation lives by, for whoever does not know its agent yet."""
@@ -164,9 +168,32 @@ class RuleBook:
         """What a conversation with this agent lives by."""
         return self.of(key).of(agent)
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether any layer is for a tenant."""
+        return "tenant" in self._named
+
+    def names(self, *rules: str, kind: ScopeKind | None = None) -> bool:
+        """Whether any layer, or any for scopes of this kind, overrides one of these rules."""
+        named = self._named.values() if kind is None else [self._named.get(kind, frozenset())]
+        return any(not own.isdisjoint(rules) for own in named)
+
     def explain(self, key: ConversationKey, agent: str = "") -> dict[str, Origin]:
         """The same, rule by rule, and where each value comes from."""
         return self._origins(self._scopes_of(key, agent))
+
+    def _named_for(self, kind: ScopeKind) -> frozenset[str]:
+        """The rules that layers for such scopes override. Raises ValueError if those may not."""
+        named: set[str] = set()
+        for scope in self._scopes:
+            if scope.kind == kind:
+                own = self._origins([scope])
+                named.update(name for name, origin in own.items() if origin.source)
+                wrong = sorted(OF_TENANTS & named) if kind not in ("default", "tenant") else []
+                if wrong:
+                    text = f"{wrong[0]} is about a tenant as a whole: set it for the tenant or for all"
+                    raise ValueError(f"{text}, and not for [{scope}].")
+        return frozenset(named)
 
     def _scopes_of(self, key: ConversationKey, agent: str) -> tuple[RuleScope, ...]:
         """The scopes that apply and have a layer, the most specific last."""

@@ -2,19 +2,23 @@
 
 Rule 1: everything that changes a conversation's state lives here, in pure functions from one value to the next.
 Stores load a `Conversation`, call one of these, and write the result back in one atomic step. How a buffer grows is in
-`rules/buffer.py`; what platforms report of replies that left is in `rules/reports.py`.
+`rules/buffer.py`; which of these steps a message is, and what a stop word does, is in `rules/arriving.py`; what
+platforms report of replies that left is in `rules/reports.py`.
 
     state        what holds                          its one deadline          left by
     ---------    --------------------------------    ----------------------    -----------------------------------
     idle         nothing waits, nothing is sealed    none                      receive -> collecting,
                                                                                requeue -> collecting,
-                                                                               resume -> replying
+                                                                               resume -> replying,
+                                                                               stop -> answering
     collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle,
-                                                                               resume -> replying
+                                                                               resume -> replying,
+                                                                               stop -> answering
     answering    `turn` is sealed                    lease end, or retry       save -> replying, settle -> idle or
                                                                                collecting or replying,
                                                                                interrupt -> collecting or replying
-    replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting
+    replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting or
+                                                                               answering
 
 `docs/state_diagram.py` draws this table, and `tests/test_states.py` walks through the functions to see that it is true.
 The state is never stored beside these facts; it is read off them, so the two cannot disagree.
@@ -45,6 +49,7 @@ from turntake.rules.conversation import (
     Closed,
     Conversation,
     Dead,
+    LastTurn,
     Lease,
     Portion,
     Progress,
@@ -55,7 +60,7 @@ from turntake.rules.conversation import (
 )
 from turntake.rules.deadline import Deadline, after_activity, after_composing
 from turntake.rules.key import ConversationKey
-from turntake.rules.records import Append, Claim
+from turntake.rules.records import Claim
 from turntake.rules.reports import NOT_DELIVERED, unless_failed
 from turntake.rules.rules import Rules, RulesByAgent
 
@@ -75,16 +80,9 @@ def turn_id(key: ConversationKey, head: int, tail: int, began_at: int = 0) -> st
     return f"turn_{key.shard_hash:04x}" + hashlib.blake2s(words.encode(), digest_size=14).hexdigest()
 
 
-def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0) -> Change | None:
-    """The conversation with one more message or amendment of `size` bytes; None for an amendment if nothing waits."""
-    rules = arrival.rules.of(arrival.agent or conversation.agent)
-    if not arrival.message.is_amendment:
-        return receive(conversation, rules, now, arrival.agent, size)
-    amended = amend(conversation, rules, size)
-    return None if amended is None else Change(amended)
-
-
-def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "", size: int = 0) -> Change:
+def receive(
+    conversation: Conversation, rules: Rules, now: int, agent: str = "", size: int = 0, cue: str = ""
+) -> Change:
     """One more message, with the number `next_seq`. During an answer it waits, or interrupts where rules allow it."""
     if agent and agent != conversation.agent:
         conversation = replace(conversation, agent=agent)
@@ -93,10 +91,10 @@ def receive(conversation: Conversation, rules: Rules, now: int, agent: str = "",
         conversation, closed = _unseal(conversation, now)
     # What interrupted a turn belongs to it: without it, the turn would come again under the same id and number.
     portioned = conversation if closed is not None else with_room(conversation, rules, 1, size)
-    buffer = grown_buffer(portioned, rules, now, size)
+    buffer = grown_buffer(portioned, rules, now, size, cue)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
     grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
-    return Change(grown if closed is None else _next_resumed(grown), closed)
+    return Change(grown if closed is None else next_resumed(grown), closed)
 
 
 def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversation | None:
@@ -199,7 +197,7 @@ def save(
     if turn is None or not turn.is_leased or _takes_back(turn, progress):
         return None
     renewed = replace(turn, due_at=max(turn.due_at, now + lease_ms))
-    return replace(conversation, turn=_with_progress(renewed, progress))
+    return replace(conversation, turn=_with_progress(renewed, progress, now))
 
 
 def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now: int) -> Change | None:
@@ -218,13 +216,14 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
         final = replace(turn.progress, replies=replies, sent=len(replies), is_final=True)
         if _takes_back(turn, final):
             return None
-        turn = replace(turn, progress=final)
+        turn = replace(turn, progress=final, answered_at=turn.answered_at or now)
         closed = unless_failed(Closed(turn.id, turn.head, turn.tail, "answered", epoch, now, turn), now)
     else:
         reason, error = settlement.reason, settlement.error or turn.error
         closed = Closed(turn.id, turn.head, turn.tail, "dead", epoch, now, turn, reason, error, turn.amendments)
         closed = replace(closed, trace=settlement.trace)
-    return Change(_next_resumed(replace(conversation, turn=None)), closed)
+    last = LastTurn(closed.ending, now, turn.last_at)
+    return Change(next_resumed(replace(conversation, turn=None, last=last)), closed)
 
 
 def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation:
@@ -239,11 +238,11 @@ def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation
     untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True)
     untried = replace(untried, reports=reports, resent=resent)
     again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
-    return _next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
+    return next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
 
 
-def _next_resumed(conversation: Conversation) -> Conversation:
-    """With a resumed turn in the place of the one that ended. Claims from before it was a dead letter count no more."""
+def next_resumed(conversation: Conversation) -> Conversation:
+    """With the turn that waits for the place of the one that ended. Claims from before that count no more."""
     if conversation.turn is not None or not conversation.resumed:
         return conversation
     first, *rest = conversation.resumed
@@ -306,7 +305,7 @@ def _handed_back(turn: SealedTurn, retry: Retry, now: int) -> SealedTurn | None:
     if retry.progress is not None:
         if _takes_back(turn, retry.progress):
             return None
-        turn = _with_progress(turn, retry.progress)
+        turn = _with_progress(turn, retry.progress, now)
     elif not turn.is_leased:
         # It was handed back before. To say so again changes nothing; a shorter pause brings it forward.
         return replace(turn, due_at=min(turn.due_at, now + retry.after_ms))
@@ -330,11 +329,11 @@ def _lapsed(turn: SealedTurn) -> SealedTurn:
     return replace(lapsed, failures=turn.failures + 1, error=WORKER_STOPPED) if turn.lease == "alone" else lapsed
 
 
-def _with_progress(turn: SealedTurn, progress: Progress) -> SealedTurn:
+def _with_progress(turn: SealedTurn, progress: Progress, now: int) -> SealedTurn:
     """Once the answer is final, sending it has attempts of its own."""
-    is_new = progress.is_final and not turn.progress.is_final
-    counts = (0, 0) if is_new else (turn.failures, turn.waits)
-    return replace(turn, progress=progress, is_committed=True, failures=counts[0], waits=counts[1])
+    if progress.is_final and not turn.progress.is_final:
+        turn = replace(turn, failures=0, waits=0, answered_at=now)
+    return replace(turn, progress=progress, is_committed=True)
 
 
 def _takes_back(turn: SealedTurn, progress: Progress) -> bool:
@@ -424,21 +423,27 @@ def _flushed(conversation: Conversation, now: int) -> Conversation:
 
 def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Change:
     """What waits goes to the dead letters, so that even an order to forget loses nothing silently."""
-    buffer = conversation.buffer
-    if buffer is None:
+    if conversation.buffer is None:
         return Change(conversation)
+    closed = emptied(conversation, conversation.buffer, key, now)
+    return Change(replace(conversation, buffer=None), replace(closed, status="cleared", reason="cleared by order"))
+
+
+def emptied(conversation: Conversation, buffer: Buffer, key: ConversationKey, now: int) -> Closed:
+    """All that waits, as one range of messages that nobody answers; whoever empties the buffer says why."""
     head, tail = buffer.head, conversation.next_seq - 1
     id, epoch = turn_id(key, head, tail, conversation.began_at), conversation.epoch
     full = sum(portion.amendments for portion in buffer.portions)
     portions = (*buffer.portions, Portion(tail + 1, buffer.amendments - full, buffer.size))
-    closed = Closed(id, head, tail, "cleared", epoch, now, None, "cleared by order", amendments=buffer.amendments)
-    return Change(replace(conversation, buffer=None), replace(closed, portions=portions))
+    closed = Closed(id, head, tail, "", epoch, now, None, amendments=buffer.amendments)
+    return replace(closed, portions=portions)
 
 
 def open_ranges(conversation: Conversation) -> tuple[range, ...]:
-    """The numbers of the messages that are not settled yet: the sealed ones, then those that wait."""
+    """The numbers of the messages that are not settled yet, the oldest first: the sealed ones, then those that wait."""
     buffer = conversation.buffer
-    sealed = tuple(range(turn.head, turn.tail + 1) for turn in conversation.open_turns)
+    turns = sorted(conversation.open_turns, key=lambda turn: turn.head)
+    sealed = tuple(range(turn.head, turn.tail + 1) for turn in turns)
     return sealed if buffer is None else (*sealed, range(buffer.head, conversation.next_seq))
 
 

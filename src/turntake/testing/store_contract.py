@@ -16,12 +16,14 @@ import pytest
 from msgspec.structs import replace
 
 from turntake.buffer.store import Query, Store
-from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Touch
+from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress, ReplyReport, Retry, Settlement, Touch
+from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
 from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
+from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.clock import VirtualClock
 from turntake.testing.documents_contract import DocumentsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
@@ -32,12 +34,13 @@ NOBODY = ConversationKey.of("nobody")
 PLAIN = Rules()
 OFF = Rules(enabled=False)
 INTERRUPT = Rules(on_busy="interrupt", max_interrupts=1)
+STOP = Cue("stop")
 LEASE_MS = 60_000
 
 
-async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules = PLAIN) -> Appended:
+async def say(store: Store, *ids: str, key: ConversationKey = ANN, rules: Rules = PLAIN, cue: Cue = NO_CUE) -> Appended:
     """The answer to the last of several messages, each appended by its own call."""
-    answers = [await store.append([Append(key, Message(id, f"text of {id}"), rules)]) for id in ids]
+    answers = [await store.append([Append(key, Message(id, f"text of {id}"), rules, cue=cue)]) for id in ids]
     return answers[-1][0]
 
 
@@ -60,6 +63,12 @@ async def order(store: Store, kind: str, duration_ms: int = 0, key: Conversation
 async def open_ids(store: Store, key: ConversationKey = ANN) -> list[str]:
     """The ids of the messages that are not settled yet."""
     return ids_of(cast(Snapshot, await store.find(key)))
+
+
+async def status_of(store: Store) -> tuple[str, int | None, int | None]:
+    """Ann's status, since when, and when she wrote last."""
+    conversation = cast(Snapshot, await store.find(ANN)).conversation
+    return conversation.status, conversation.status_at, conversation.last_message_at
 
 
 def ids_of(holder: Claim | Snapshot) -> list[str]:
@@ -232,6 +241,49 @@ class StoreContract(DocumentsContract):
         assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["c", "a"]
         assert [claim.key.conversation for claim in await store.claim(2, LEASE_MS)] == ["b"]
         assert await store.claim(2, LEASE_MS) == []
+
+    async def test_claims_by_an_order_come_as_it_puts_them(self, store: Store, clock: VirtualClock) -> None:
+        """A high priority goes first, then each tenant has its share, and what is left is due as before."""
+        for name in ("noisy", "noisy", "noisy", "quiet", "vip"):
+            key = ConversationKey.of(str(clock.now()), tenant=name)
+            await say(store, "m1", "m2", key=key, rules=OFF)
+            await clock.advance(10)
+        layers = {RuleScope("tenant", "vip"): Layer({"priority": 1})}
+        by_rules = FairOrder(RuleBook(layers).rules_for, slots=100)
+        claims = await store.claim(3, LEASE_MS, by_rules)
+        assert [(claim.key.tenant, ids_of(claim)) for claim in claims] == [
+            ("vip", ["m1"]),
+            ("noisy", ["m1"]),
+            ("quiet", ["m1"]),
+        ]
+        assert [claim.key.tenant for claim in await store.claim(3, LEASE_MS)] == ["noisy", "noisy"]
+        assert await store.claim(3, LEASE_MS, by_rules) == []
+
+    async def test_an_order_may_leave_a_tenant_waiting(self, store: Store, clock: VirtualClock) -> None:
+        """One that answers as many turns as it may gets no more, though there is room."""
+        for number in range(3):
+            await say(store, "m1", key=ConversationKey.of(f"c{number}", tenant="acme"), rules=OFF)
+        layers = {RuleScope("tenant", "acme"): Layer({"tenant_turns": 2})}
+        by_rules = FairOrder(RuleBook(layers).rules_for, slots=100)
+        assert len(await store.claim(3, LEASE_MS, by_rules)) == 2
+        by_rules.running = {"acme": 2}
+        assert await store.claim(3, LEASE_MS, by_rules) == []
+        by_rules.running = {"acme": 1}
+        assert len(await store.claim(3, LEASE_MS, by_rules)) == 1
+
+    async def test_a_crowd_of_one_tenant_hides_nobody(self, store: Store, clock: VirtualClock) -> None:
+        """However much of one tenant is due, another's turn is the second that is claimed by its share."""
+        crowd = [
+            Append(ConversationKey.of(f"c{number}", tenant="noisy"), Message("m1", "hi"), OFF) for number in range(450)
+        ]
+        await store.append(crowd)
+        await clock.advance(200)
+        by_rules = FairOrder(RuleBook().rules_for, slots=100)
+        await store.claim(1, LEASE_MS, by_rules)
+        await clock.advance(10)
+        await say(store, "m1", key=ConversationKey.of("c1", tenant="quiet"), rules=OFF)
+        await clock.advance(10)
+        assert [claim.key.tenant for claim in await store.claim(2, LEASE_MS, by_rules)] == ["noisy", "quiet"]
 
     async def test_a_turn_has_its_messages_in_the_persons_order(self, store: Store, clock: VirtualClock) -> None:
         """The platform's times decide where every message has one, else the arrival does."""
@@ -487,6 +539,113 @@ class StoreContract(DocumentsContract):
         record = await store.history.turn(claim.turn.id)
         assert record is not None
         assert record.status == "interrupted"
+
+    async def test_a_flush_word_ends_the_wait_and_a_hold_word_lengthens_it(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """What a message says about the wait counts for the deadline that it sets, and is named as its reason."""
+        held = await say(store, "m1", cue=Cue("hold"))
+        assert (held.due_at, held.reason) == (clock.now() + 15_000, "hold word")
+        await clock.advance(5_000)
+        cut = await say(store, "m2", cue=Cue("cut"))
+        assert (cut.due_at, cut.reason) == (clock.now() + 5_000, "cut text")
+        await clock.advance(4_000)
+        flushed = await say(store, "m3", cue=Cue("flush"))
+        assert (flushed.due_at, flushed.reason) == (clock.now(), "flush word")
+        claim = await take(store)
+        assert (ids_of(claim), claim.turn.due.reason) == (["m1", "m2", "m3"], "flush word")
+        assert [decision.reason for decision in claim.turn.decisions] == ["hold word", "cut text", "flush word"]
+
+    async def test_a_stop_word_overtakes_what_waits_and_is_a_turn_by_itself(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """What waited is kept as stopped, with its messages, and is no dead letter; what comes later waits as usual."""
+        await say(store, "m1", "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.status, answer.state, answer.waiting, answer.seq) == ("buffered", "answering", 1, 3)
+        assert (answer.due_at, answer.reason, answer.interrupted) == (clock.now(), "stop word", None)
+        await say(store, "m4")
+        claim = await take(store)
+        assert (ids_of(claim), claim.turn.due.reason, claim.turn.attempt) == (["m3"], "stop word", 1)
+        record = cast(TurnRecord, await store.history.turn(answer.stopped[0]))
+        assert (record.status, texts_of(record)) == ("stopped", ["text of m1", "text of m2"])
+        assert record.closed is not None
+        assert record.closed.reason == "stop word"
+        assert (await store.letters.list(10)).items == ()
+        await store.settle(claim, Answered(("stopped",)))
+        await clock.advance(1_000)
+        later = await take(store)
+        assert (ids_of(later), later.turn.due.reason) == (["m4"], "silence")
+
+    async def test_a_stop_word_cancels_the_answer_under_way(self, store: Store, clock: VirtualClock) -> None:
+        """The running answer is refused from that moment, and its messages are in no other turn."""
+        await say(store, "m1")
+        await clock.advance(1_000)
+        claim = await take(store)
+        await say(store, "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.interrupted, answer.stopped[0], len(answer.stopped)) == (claim.turn.id, claim.turn.id, 2)
+        assert not await store.save(claim, Progress(("late",), 0, True))
+        assert not await store.settle(claim, Answered(("late",)))
+        assert await store.extend([claim], LEASE_MS) == [False]
+        assert [(await store.history.turn(id)).status for id in answer.stopped] == ["stopped"] * 2  # type: ignore[union-attr]
+        stop = await take(store)
+        assert ids_of(stop) == ["m3"]
+        assert await store.settle(stop, Answered())
+        assert await store.next_due() is None
+
+    async def test_a_stop_word_waits_for_an_answer_that_has_begun_to_leave(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """Nobody can call back what was said. The stop word is the next turn, before anything else that came."""
+        await say(store, "m1")
+        await clock.advance(1_000)
+        claim = await take(store)
+        assert await store.save(claim, Progress(("first",), 1))
+        await say(store, "m2")
+        answer = await say(store, "m3", cue=STOP)
+        assert (answer.interrupted, len(answer.stopped)) == (None, 1)
+        await say(store, "m4")
+        assert await store.claim(10, LEASE_MS) == []
+        assert await store.settle(claim, Answered(("first", "second")))
+        assert ids_of(await take(store)) == ["m3"]
+        assert await open_ids(store) == ["m3", "m4"]
+
+    async def test_of_several_stop_words_the_last_counts(self, store: Store, clock: VirtualClock) -> None:
+        """However often somebody says it in a row, one turn waits; a repeated message changes nothing."""
+        many = [Append(ANN, Message(id), PLAIN, cue=STOP) for id in ("m1", "m2", "m2", "m3")]
+        answers = await store.append(many)
+        assert [answer.status for answer in answers] == ["buffered", "buffered", "duplicate", "buffered"]
+        assert [len(answer.stopped) for answer in answers] == [0, 1, 0, 1]
+        assert await open_ids(store) == ["m3"]
+        statuses = [record.status for record in await store.history.turns(ANN, 10)]
+        assert sorted(statuses) == ["answering", "stopped", "stopped"]
+        assert ids_of(await take(store)) == ["m3"]
+        await say(store, "m4", "m5", cue=STOP)
+        assert await open_ids(store) == ["m3", "m5"], "the one that is being answered goes on"
+
+    async def test_nothing_merges_with_a_stop_word(self, store: Store, clock: VirtualClock) -> None:
+        """Not what comes while it waits, and not what would interrupt another answer."""
+        await say(store, "m1", cue=STOP)
+        assert (await say(store, "m2", rules=INTERRUPT)).interrupted is None
+        claim = await take(store)
+        assert ids_of(claim) == ["m1"]
+        assert (await say(store, "m3", rules=INTERRUPT)).interrupted is None
+        assert await store.settle(claim, Answered())
+        await clock.advance(3_000)
+        assert ids_of(await take(store)) == ["m2", "m3"]
+
+    async def test_what_was_stopped_is_forgotten_like_what_was_answered(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """With its messages and, later, their ids."""
+        await say(store, "m1")
+        await say(store, "m2", cue=STOP)
+        await store.settle(await take(store), Answered())
+        await clock.advance(1)
+        assert await store.history.forget(clock.now()) == 2
+        assert await store.find(ANN) is None
+        assert (await say(store, "m1")).status == "buffered"
 
     async def test_interruptions_are_limited(self, store: Store, clock: VirtualClock) -> None:
         """After `max_interrupts` the next message waits."""
@@ -927,6 +1086,70 @@ class StoreContract(DocumentsContract):
             await store.settle(await take(store), Answered())
         listed = [record.messages[0].id for record in await store.history.turns(ANN, 2)]
         assert listed == ["m3", "m2"]
+
+    async def test_older_turns_are_listed_from_where_a_list_ended(self, store: Store, clock: VirtualClock) -> None:
+        """Page by page, each turn once, though one was interrupted and others came meanwhile."""
+        await say(store, "m1", "m2", rules=OFF)
+        for _ in range(2):
+            await store.settle(await take(store), Answered())
+        await say(store, "m3")
+        await clock.advance(60_000)
+        interrupted = await take(store)
+        await say(store, "m4", rules=Rules(on_busy="interrupt"))
+        await clock.advance(60_000)
+        await store.settle(await take(store), Answered())
+        first = await store.history.turns(ANN, 1)
+        await say(store, "m5")
+        second = await store.history.turns(ANN, 2, first[-1].range)
+        third = await store.history.turns(ANN, 9, second[-1].range)
+        ranges = [record.range for record in (*first, *second, *third)]
+        assert ranges == [(3, 4), (3, 3), (2, 2), (1, 1)]
+        assert second[0].id == interrupted.turn.id
+        assert await store.history.turns(ANN, 9, third[-1].range) == []
+
+    async def test_a_conversation_at_rest_says_how_its_latest_turn_ended(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """And since when, until somebody writes again."""
+        endings: tuple[tuple[Settlement, str], ...] = (
+            (Answered(("hi",)), "idle"),
+            (Dead("failed 3 times"), "failed"),
+            (Dead("expired"), "timed_out"),
+            (Dead("timed_out"), "timed_out"),
+        )
+        for number, (settlement, status) in enumerate(endings):
+            said_at = clock.now()
+            await say(store, f"m{number}")
+            await clock.advance(60_000)
+            assert await status_of(store) == ("collecting", said_at, said_at)
+            claimed_at = clock.now()
+            claim = await take(store)
+            assert await status_of(store) == ("answering", claimed_at, said_at)
+            await clock.advance(1_000)
+            await store.settle(claim, settlement)
+            assert await status_of(store) == (status, clock.now(), said_at)
+            assert [key for key, _ in (await store.history.conversations(Query(status))).items] == [ANN]
+            assert (await store.history.conversations(Query("collecting"))).items == ()
+
+    async def test_an_answer_that_leaves_says_since_when_it_is_complete(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        await say(store, "m1")
+        await clock.advance(60_000)
+        claim = await take(store)
+        await store.save(claim, Progress(("one", "two"), 1))
+        await clock.advance(1_000)
+        await store.save(claim, Progress(("one", "two"), 1, is_final=True))
+        saved_at = clock.now()
+        await clock.advance(1_000)
+        await store.save(claim, Progress(("one", "two"), 2, is_final=True))
+        status, since, _ = await status_of(store)
+        assert (status, since) == ("replying", saved_at)
+        await store.settle(claim, Answered(("one", "two")))
+        record = await store.history.turn(claim.turn.id)
+        assert record is not None
+        assert record.turn is not None
+        assert record.turn.answered_at == saved_at
 
     async def test_forget_drops_old_answers_and_keeps_what_is_open_or_dead(
         self, store: Store, clock: VirtualClock

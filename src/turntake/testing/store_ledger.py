@@ -30,6 +30,8 @@ class Ledger:
         self.seen: dict[str, Claim] = {}
         self.saved: set[str] = set()
         self.untried: set[str] = set()
+        self.stops: dict[ConversationKey, int] = {}
+        """The stop words that nobody took yet, by number."""
         self.max_wait_ms: dict[ConversationKey, int] = defaultdict(int)
 
     def knows(self, key: ConversationKey, message_id: str) -> bool:
@@ -49,7 +51,8 @@ class Ledger:
 
     def sealed_ranges(self, key: ConversationKey) -> list[range]:
         """The numbers of all turns that are open, in the order in which a snapshot has them."""
-        return [*self.resumed[key], *([self.sealed[key]] if key in self.sealed else [])]
+        ranges = [*self.resumed[key], *([self.sealed[key]] if key in self.sealed else [])]
+        return sorted(ranges, key=lambda numbers: numbers.start)
 
     def among(self, key: ConversationKey, numbers: range) -> tuple[Message, ...]:
         """What is open among these, which are all numbers of a turn."""
@@ -68,17 +71,44 @@ class Ledger:
             return
         self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
         self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.of("").max_wait_ms)
-        if answer.interrupted is not None:
+        if arrival.cue.of(arrival.agent).kind == "stop":
+            self._stopped(key, answer, now)
+        elif answer.interrupted is not None:
             assert not message.is_amendment, "an amendment stops no answer"
             assert answer.interrupted not in self.saved, "nothing interrupts after the point of no return"
             del self.leases[key], self.sealed[key]
             self._take_resumed(key)
+
+    def _stopped(self, key: ConversationKey, answer: Appended, now: int) -> None:
+        """A stop word is a turn by itself. All that waited is over, and so is a turn whose answer could be called back,
+        which nobody claims again; one that cannot be called back goes on."""
+        assert answer.interrupted is None or answer.interrupted not in self.saved, "what began to leave goes on"
+        ended = list(answer.stopped)
+        waiting = [message.seq for message in self.waiting(key) if message.seq != answer.seq]
+        stop = self.stops.get(key)
+        if stop is not None:
+            self.end(key, ended.pop(0), range(stop, stop + 1), now, is_letter=False)
+            if self.sealed.get(key) == range(stop, stop + 1):
+                del self.sealed[key]
+            else:
+                self.resumed[key].remove(range(stop, stop + 1))
+        if answer.interrupted is not None or (key in self.sealed and len(ended) > bool(waiting)):
+            self.leases.pop(key, None)
+            self.end(key, ended.pop(0), self.sealed.pop(key), now, is_letter=False)
+        if waiting:
+            self.end(key, ended.pop(0), range(waiting[0], answer.seq), now, is_letter=False)
+        assert not ended, "a stop word ends nothing else"
+        self.stops[key] = answer.seq
+        self.resumed[key].insert(0, range(answer.seq, answer.seq + 1))
+        self._take_resumed(key)
 
     def claimed(self, claim: Claim, lease_ms: int, now: int) -> None:
         assert self.leases.get(claim.key, (0, now))[1] <= now, "nobody else's lease runs"
         assert claim.epoch > self.epochs[claim.key]
         self.epochs[claim.key] = claim.epoch
         self.sealed[claim.key] = range(claim.turn.head, claim.turn.tail + 1)
+        if self.stops.get(claim.key) == claim.turn.head:
+            del self.stops[claim.key]
         assert claim.messages == in_order(as_said(self.among(claim.key, self.sealed[claim.key])))
         before = self.seen.get(claim.turn.id)
         if before is not None:

@@ -26,12 +26,14 @@ from turntake.rules.conversation import (
     Settlement,
     Touch,
 )
+from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
 from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.transitions import holds, turn_id
+from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_ledger import Ledger
 
@@ -82,12 +84,14 @@ amendments = st.builds(
     amends=ids | st.sampled_from(["a1", "unknown"]),
     is_deletion=st.booleans(),
 )
+cues = st.sampled_from([NO_CUE, NO_CUE, NO_CUE, Cue("flush"), Cue("hold"), Cue("cut"), Cue("stop")])
 arrivals = st.builds(
     Append,
     key=st.sampled_from(KEYS),
     message=messages,
     rules=st.sampled_from((*RULES, BY_AGENT)),
     agent=st.sampled_from(["", *AGENTS]),
+    cue=cues,
 )
 orders = st.builds(
     Touch,
@@ -106,6 +110,25 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(1_000, is_failure=False, error="nobody", is_away=True),
         Dead("failed 3 times", "boom", "in line 5"),
     ]
+)
+URGENCY = RuleBook(
+    {
+        RuleScope("tenant", "acme"): Layer({"share": 300, "priority": -1}),
+        RuleScope("agent", "sales"): Layer({"priority": 2}),
+        RuleScope("conversation", str(KEYS[-1])): Layer({"priority": 1}),
+    }
+)
+
+
+def claim_order(running: dict[str, int], is_by_agent: bool) -> FairOrder:
+    """An order in which no claim was made yet, for a worker that answers these turns."""
+    order = FairOrder(URGENCY.rules_for, slots=10)
+    order.running, order.is_by_agent, order.has_tenants = running, is_by_agent, True
+    return order
+
+
+claim_orders = st.none() | st.builds(
+    claim_order, st.sampled_from([{}, {"default": 8}, {"acme": 9}]), is_by_agent=st.booleans()
 )
 reports = st.builds(
     ReplyReport,
@@ -149,9 +172,9 @@ class ModelMachine(RuleBasedStateMachine):
         self.claim(worker, 4, LEASE_MS, 0)
 
     @precondition(lambda self: any(self.held.values()))
-    @rule(which=anyone, message=messages, rules=st.sampled_from(RULES))
-    def append_during_an_answer(self, which: int, message: Message, rules: Rules) -> None:
-        self.append([Append(self._held(which)[1].key, message, rules)])
+    @rule(which=anyone, message=messages, rules=st.sampled_from(RULES), cue=cues)
+    def append_during_an_answer(self, which: int, message: Message, rules: Rules, cue: Cue) -> None:
+        self.append([Append(self._held(which)[1].key, message, rules, cue=cue)])
 
     @rule(key=st.sampled_from(KEYS), batch=st.lists(amendments, min_size=1, max_size=3), rules=st.sampled_from(RULES))
     def amend(self, key: ConversationKey, batch: list[Message], rules: Rules) -> None:
@@ -191,13 +214,16 @@ class ModelMachine(RuleBasedStateMachine):
         limit=st.sampled_from([1, 2, 4]),
         lease_ms=st.sampled_from(LEASES_MS),
         late_ms=st.sampled_from([0, 0, 0, -1, 1, None]),
+        order=claim_orders,
     )
-    def claim(self, worker: str, limit: int, lease_ms: int, late_ms: int | None) -> None:
-        """At once, or once the next deadline has come, a little early or late."""
+    def claim(
+        self, worker: str, limit: int, lease_ms: int, late_ms: int | None, order: FairOrder | None = None
+    ) -> None:
+        """At once, or once the next deadline has come, a little early or late; the earliest, or by the rules."""
         due_at = self.model.next_due()
         if due_at is not None and late_ms is not None:
             at_once(self.clock.advance(max(0, due_at + late_ms - self.clock.now())))
-        claims = self.ask(lambda store: store.claim(limit, lease_ms))
+        claims = self.ask(lambda store: store.claim(limit, lease_ms, order))
         assert len(claims) <= limit
         assert len({claim.key for claim in claims}) == len(claims)
         for claim in claims:

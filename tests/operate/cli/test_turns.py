@@ -68,3 +68,49 @@ def test_each_part_says_whether_it_arrived(
     said = shown(Api(turn, "hi"), monkeypatch, capsys)
     assert [line for line in lines if line not in said] == []
     assert ("failed" in said) == (len(replies) == 2)
+
+
+class History:
+    """A server with so many turns, which lists at most so many at once."""
+
+    def __init__(self, count: int, page: int) -> None:
+        self.turns = [{**Api(SENT, "Hey").view, "turnId": f"turn_{number}"} for number in range(count)]
+        self.page = page
+
+    def get(self, path: str, limit: int, cursor: str) -> Any:
+        assert path == "/v1/conversations/default%3Ageneric%3Adefault%3Aann/turns"
+        start = int(cursor or 0)
+        end = start + min(limit, self.page)
+        return {"turns": self.turns[start:end], "cursor": str(end) if end < len(self.turns) else None}
+
+
+@pytest.mark.parametrize(("flags", "count", "last"), [([], 20, "latest 20"), (["--limit", "50"], 25, "turn_24")])
+def test_the_turns_of_a_conversation_are_listed(
+    flags: list[str], count: int, last: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Page by page, as many as asked for; if there are more, the last line says so."""
+
+    @contextmanager
+    def connected(*_: object) -> Iterator[History]:
+        yield History(25, page=10)
+
+    monkeypatch.setattr(turns, "connected", connected)
+    assert main(["turns", "list", "ann", *flags]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["TURN", "STATUS", "ENDED", "MESSAGES", "WAITED", "REASON", "ATTEMPTS", "ANSWER"]
+    assert sum(line.startswith("turn_") for line in lines) == count
+    assert "one / two" in lines[1]
+    assert last in lines[-1]
+
+
+def test_turns_are_listed_with_messages_and_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def connected(*_: object) -> Iterator[History]:
+        yield History(2, page=10)
+
+    monkeypatch.setattr(turns, "connected", connected)
+    assert main(["turns", "list", "ann", "--long"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("Hey") == said.count("Answer:") == 2

@@ -53,7 +53,7 @@ def test_what_is_set_for_a_scope_is_shown_with_where_it_came_from() -> None:
     """Doctor lists it; what is not set there is not listed."""
     written(TEXT)
     sources = load(environ={}).sources
-    keys = [setting.key for setting in sources.settings if setting.key.startswith("rules.tenant")]
+    keys = [setting.key for setting in sources.settings if setting.key.startswith("rules.tenant.")]
     assert keys == ["rules.tenant.acme.preset", "rules.tenant.acme.max_wait_ms"]
     assert sources.values["rules.tenant.acme.max_wait_ms"].origin == "turntake.toml"
 

@@ -99,7 +99,7 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ("[wroker]\nx = 1", "[wroker] in turntake.toml: there is no such section; did you mean worker?"),
         ('[agent]\nurl = "x"', "[agent] in turntake.toml: `agent` is a single value, written agent = ..."),
         ("[worker.deep]\nx = 1", "worker.deep in turntake.toml: there is no such setting"),
-        ("[rules]\npriority = 1", "rules.priority in turntake.toml: comes in a later release"),
+        ("[rules]\npriority = 11", "rules.priority = 11 in turntake.toml: expected an integer from -10 to 10."),
         ('[rules]\non_stale = "send"', "rules.on_stale in turntake.toml: comes in a later release"),
         ('[rules]\non_busy = "steer"', 'rules.on_busy = "steer" in turntake.toml: "steer" comes in a later release'),
         ('[rules]\non_busy = "reject"', '"reject" comes in a later release'),
@@ -110,7 +110,7 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ("[rules.tenant.acme.x]\nsilence_ms = 1", "rules.tenant.acme.x in turntake.toml: there is no such setting"),
         ("[rules.tenant.acme]\nsilnce_ms = 1", "such setting; did you mean rules.tenant.acme.silence_ms?"),
         ("[rules.tenant.acme]\nsilence_ms = -1", "rules.tenant.acme.silence_ms = -1 in turntake.toml: expected an int"),
-        ("[rules.tenant.acme]\npriority = 1", "rules.tenant.acme.priority in turntake.toml: comes in a later release"),
+        ("[rules.platform.slack]\nshare = 5", "share is about a tenant as a whole: set it for the tenant or for all"),
         ('[rules.agent.x]\non_busy = "steer"', 'rules.agent.x.on_busy = "steer" in turntake.toml: "steer" comes in a'),
         ('[rules.agent.x]\npreset = "quick"', 'rules.agent.x.preset = "quick" in turntake.toml: expected one of'),
         (
@@ -187,10 +187,10 @@ def test_a_config_in_another_encoding_says_so() -> None:
 
 def test_unknown_variables_are_warned_about() -> None:
     """A typo in the environment must not stop a server, and must not pass unseen either."""
-    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_PRIORITY", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
+    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_ON_STALE", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
     options = load(environ=dict.fromkeys(names, "memory://"))
     assert options.sources.warnings == (
-        "TURNTAKE_RULES_PRIORITY is ignored: it comes in a later release; remove it for now.",
+        "TURNTAKE_RULES_ON_STALE is ignored: it comes in a later release; remove it for now.",
         "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?",
         "TURNTAKE_WHATSAPP_APP_SECRT is ignored: there is no such setting; did you mean TURNTAKE_WHATSAPP_APP_SECRET?",
     )

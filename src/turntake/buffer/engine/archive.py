@@ -25,8 +25,8 @@ class Archive(ABC):
     async def turn(self, turn_id: str) -> TurnRow | None: ...
 
     @abstractmethod
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        """The latest first: by the first message's number, then by the last's."""
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        """The latest first: by the first message's number, then by the last's; from before these numbers."""
 
     @abstractmethod
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
@@ -39,6 +39,11 @@ class Archive(ABC):
         A row may have moved on since its entry was read. One of version 0 is none to show: it is gone, or it has a
         deadline and was passed over among the idle ones, so that no page takes longer where few are idle.
         """
+
+    @abstractmethod
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        """Deadlines and keys of up to `limit` conversations that are due by `now`, by deadline and then key, from after
+        a point of that list. Nothing is read but the index, and nothing is kept from others."""
 
     @abstractmethod
     async def forget(self, before: int, ids_before: int, limit: int) -> int:

@@ -7,6 +7,7 @@ database keeps the rows.
     CasStore ── WriteQueue ── Backend.swap      every verb that changes one conversation
        │
        ├── Backend.offer ── Offer.take          a claim
+       ├── DueList ── Archive.due               who is claimed first, if not all can be
        ├── Backend.load, messages, next_due     what a verb must know first
        ├── Archive                              what happened: for readers, settlements and dead letters
        ├── Documents                            what the installation shares beside its conversations
@@ -140,8 +141,12 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def offer(self, limit: int, now: int) -> AbstractAsyncContextManager[Offer]:
+    def offer(
+        self, limit: int, now: int, among: Sequence[ConversationKey] | None = None
+    ) -> AbstractAsyncContextManager[Offer]:
         """Up to `limit` conversations that are due by `now`. A row that nobody can read is put off and left out.
+
+        With `among`, which has at most `limit`, those of these that are due, in this order.
 
         Between entering and `take` the caller waits for nothing, since a database may hold locks meanwhile.
         """

@@ -15,6 +15,7 @@ import msgspec
 
 from turntake.buffer.codec import decode_conversation, encode
 from turntake.rules import reports, transitions
+from turntake.rules.arriving import arrive
 from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import (
     Change,
@@ -25,11 +26,12 @@ from turntake.rules.conversation import (
     ReplyReport,
     SealedTurn,
     Settlement,
+    Stop,
     Touch,
 )
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, Claim, appended
+from turntake.rules.records import Append, Appended, Claim, appended, appended_stop
 from turntake.rules.rules import RulesByAgent
 from turntake.rules.transitions import open_ranges
 
@@ -130,12 +132,14 @@ class Draft(msgspec.Struct, gc=False):
     def append(self, arrival: Append, payload: bytes) -> Appended:
         before, message_id = self.conversation, arrival.message.id
         at = arrival_at(before, self.now)
-        change = transitions.arrive(before, arrival, self.now, len(payload))
+        change = arrive(before, arrival, self.now, len(payload))
         if change is None:
             return appended(before, "ignored")
         if message_id in self.added or message_id in self.known:
             return appended(before, "duplicate")
         self.added[message_id] = Added(before.next_seq, message_id, at, payload)
+        if isinstance(change, Stop):
+            return self._stop(change)
         return appended(self._put(change), "buffered", change.closed)
 
     def touch(self, touch: Touch, rules: RulesByAgent) -> Conversation | None:
@@ -204,6 +208,14 @@ class Draft(msgspec.Struct, gc=False):
     def set_back(self, by_ms: int) -> None:
         """The clock was ahead by so much and was put right."""
         self.conversation = transitions.set_back(self.conversation, by_ms)
+
+    def _stop(self, stop: Stop) -> Appended:
+        """One that was opened and ended by the same draft is only ended."""
+        ended = {closed.id for closed in stop.ended}
+        self.opened = tuple(turn for turn in (*self.opened, stop.turn) if turn.id not in ended)
+        self.closed = (*self.closed, *stop.ended)
+        self.conversation = stop.conversation
+        return appended_stop(stop)
 
     def _put(self, change: Change) -> Conversation:
         self.conversation = change.conversation

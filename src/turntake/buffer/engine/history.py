@@ -7,7 +7,7 @@ from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.archive import TurnRow
 from turntake.buffer.engine.backend import PAGE, Backend, Messages
 from turntake.buffer.store import History, Page, Query
-from turntake.rules.conversation import Conversation
+from turntake.rules.conversation import AT_REST, Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Snapshot, TurnRecord
@@ -30,8 +30,8 @@ class CasHistory(History):
         row = await self._backend.archive.turn(turn_id)
         return None if row is None else await self._record(row)
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRecord]:
-        records = [await self._record(row) for row in await self._backend.archive.turns(key, limit)]
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRecord]:
+        records = [await self._record(row) for row in await self._backend.archive.turns(key, limit, before)]
         return [record for record in records if record]
 
     async def conversations(self, query: Query) -> Page[tuple[ConversationKey, Conversation]]:
@@ -43,7 +43,7 @@ class CasHistory(History):
         for _ in range(0, LOOKED_AT, PAGE):
             rows = await self._backend.archive.conversations(after, PAGE)
             for at, row in rows:
-                if at.due_at is None and query.state not in ("", "idle"):
+                if at.due_at is None and query.state not in ("", *AT_REST):
                     return Page(tuple(matching.items()))
                 key = ConversationKey.parse(at.key)
                 if not (row.version and query.matches(key, row.conversation)):
@@ -110,4 +110,4 @@ def _shown(messages: Messages) -> tuple[Message, ...]:
 def _start(query: Query) -> Cursor | None:
     if query.cursor:
         return Cursor.parse(query.cursor)
-    return IDLE if query.state == "idle" else None
+    return IDLE if query.state in AT_REST else None

@@ -166,7 +166,7 @@ def interruptions(taken: list[Draft]) -> Hint | None:
         (str(draft.key), closed.id, closed.epoch - 1)
         for draft in taken
         for closed in draft.closed
-        if closed.status == "interrupted"
+        if closed.status == "interrupted" or (closed.status == "stopped" and closed.turn is not None)
     )
     return Hint(taken[0].now + HORIZON_MS, stopped) if stopped else None
 

@@ -16,6 +16,7 @@ from turntake.buffer.codec import encode
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.backend import PAGE, Backend, Due
 from turntake.buffer.engine.draft import Draft
+from turntake.buffer.engine.due_list import DueList
 from turntake.buffer.engine.history import CasHistory, snapshot
 from turntake.buffer.engine.jobs import Backlog, Call, SingleCall
 from turntake.buffer.engine.letters import CasLetters
@@ -27,6 +28,7 @@ from turntake.buffer.store import HORIZON_MS, Hint, Store
 from turntake.clock import Clock
 from turntake.errors import StoreUnavailable
 from turntake.rules.conversation import Conversation, Lease, Progress, Retry, Settlement, Touch
+from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import as_said, in_order
 from turntake.rules.records import Append, Appended, Claim, Snapshot
@@ -56,6 +58,7 @@ class CasStore(Store, Clocked):
         self._loop = asyncio.get_running_loop()  # asked once: it costs a system call
         self._lookout: Lookout = self.backend.lookout or LoneLookout(self.backend.next_due)
         self._rows = RowCache()
+        self._due_list = DueList(self.backend)
         self._queues = [self._new_queue(shard) for shard in range(self.backend.shards)]
         self.history = CasHistory(self.backend)
         self.documents = self.backend.documents
@@ -94,10 +97,16 @@ class CasStore(Store, Clocked):
     async def touch(self, key: ConversationKey, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         return await self._submit(key, lambda draft: draft.touch(touch, rules))
 
-    async def claim(self, limit: int, lease_ms: int) -> list[Claim]:
+    async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
         claimed: list[tuple[Due, Draft]] = []
+        among: list[ConversationKey] | None = None
         for _ in range(CLAIM_ROUNDS):
-            async with self.backend.offer(limit, self.clock.now()) as offer:
+            if order is not None:
+                among = await self._due_list.first(order, limit, self.clock.now())
+                self._due_list.forget(among)
+                if not among:
+                    break
+            async with self.backend.offer(limit, self.clock.now(), among) as offer:
                 now = self.clock.now()
                 drafts = [(due, Draft(due.key, due.row, now)) for due in offer.due]
                 sealed = [(due, draft) for due, draft in drafts if draft.claim(lease_ms)]
@@ -107,7 +116,7 @@ class CasStore(Store, Clocked):
                     draft.encode()
                 taken = await offer.take([draft for _, draft in sealed]) if sealed else []
             claimed = [pair for pair, is_ours in zip(sealed, taken, strict=True) if is_ours]
-            if claimed or not offer.due:
+            if claimed or not (offer.due or among):
                 break
         claims = [await self._with_messages(due, draft) for due, draft in claimed]
         return [claim for claim in claims if claim]

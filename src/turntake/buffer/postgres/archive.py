@@ -6,6 +6,7 @@ from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.draft import NEW, Row, row_of
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
+from turntake.buffer.postgres.index_start import IndexStart
 from turntake.buffer.postgres.pool import Pool
 from turntake.buffer.postgres.rows import turn_of
 from turntake.clock import NEVER
@@ -15,7 +16,8 @@ from turntake.rules.key import ConversationKey
 class PostgresArchive(Archive):
     """One statement per question."""
 
-    def __init__(self, pool: Pool, queries: dict[str, bytes]) -> None:
+    def __init__(self, pool: Pool, queries: dict[str, bytes], index_start: IndexStart) -> None:
+        self._index_start = index_start
         self._pool = pool
         self._queries = queries
 
@@ -25,8 +27,9 @@ class PostgresArchive(Archive):
         rows = await self._fetch("turn", (turn_id,))
         return turn_of(*rows[0]) if rows else None
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return [turn_of(*row) for row in await self._fetch("turns", (str(key), limit))]
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        parameters = (str(key), *(before or (NEVER, NEVER)), limit)
+        return [turn_of(*row) for row in await self._fetch("turns", parameters)]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         at, letter_id = before or (NEVER, "")
@@ -43,6 +46,11 @@ class PostgresArchive(Archive):
             idle = await self._fetch("idle", (key, limit - len(page)))
             page += [(Cursor(None, key), row_of(version, body) if body else NEW) for key, version, body in idle]
         return page
+
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        start = after or Cursor(self._index_start.for_claim(now), "")
+        span = {"now": now, "due_at": start.due_at, "key": start.key, "most": limit}
+        return [(due_at, key) for due_at, key in await self._fetch("due_keys", span)]
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         span = {"before": before, "ids_before": ids_before, "most": limit}

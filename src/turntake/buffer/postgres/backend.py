@@ -40,7 +40,7 @@ class PostgresBackend(Backend):
         self._queries = statements(self._options.schema)
         self._pool = Pool(self._options.conninfo)
         self._index_start = IndexStart()
-        self.archive = PostgresArchive(self._pool, self._queries)
+        self.archive = PostgresArchive(self._pool, self._queries, self._index_start)
         self.documents = PostgresDocuments(self._pool, self._queries)
         publish_hint = self._queries["publish_hint"]
         self.hints = PostgresHints(self._options, self._pool, publish_hint, self._index_start, clock)
@@ -93,10 +93,12 @@ class PostgresBackend(Backend):
         self.noted_time.follow(reply.server_at, reply.seen_at)
         return reply.refusals
 
-    def offer(self, limit: int, now: int) -> AbstractAsyncContextManager[PostgresOffer]:
+    def offer(
+        self, limit: int, now: int, among: Sequence[ConversationKey] | None = None
+    ) -> AbstractAsyncContextManager[PostgresOffer]:
         self.noted_time.has_written = True  # most likely: workers claim when something is due
         span = self._index_start.for_claim(now), now
-        return offered(self._pool, self._queries, self._options.schema, span, limit)
+        return offered(self._pool, self._queries, self._options.schema, span, limit, among)
 
     async def next_due(self) -> int | None:
         return await self.lookout.next_due()

@@ -20,6 +20,7 @@ import psycopg
 
 from turntake.buffer.engine.backend import PAGE, UNREADABLE_MS, Due, Offer
 from turntake.buffer.engine.draft import Draft, row_of
+from turntake.buffer.postgres.binary_arrays import Texts
 from turntake.buffer.postgres.pool import Pool, Transaction, is_worth_repeating, unavailable_on_error
 from turntake.buffer.postgres.rows import messages_of
 from turntake.buffer.postgres.search_columns import SearchColumns, arrays
@@ -64,11 +65,21 @@ class PostgresOffer(Offer):
 
 @asynccontextmanager
 async def offered(
-    pool: Pool, queries: dict[str, bytes], channel: str, span: tuple[int, int], limit: int
+    pool: Pool,
+    queries: dict[str, bytes],
+    channel: str,
+    span: tuple[int, int],
+    limit: int,
+    among: Sequence[ConversationKey] | None = None,
 ) -> AsyncIterator[PostgresOffer]:
-    """Up to `limit` conversations that fell due between the two instants of `span`."""
+    """Up to `limit` conversations that fell due between the two instants of `span`; or those of `among` that did, in
+    that order."""
+    query: tuple[bytes, Any] = queries["offer"], (*span, min(limit, PAGE), MESSAGES_OFFERED, PART_BYTES)
+    if among is not None:
+        each = {"most_messages": MESSAGES_OFFERED, "most_bytes": PART_BYTES // max(1, len(among))}
+        query = queries["offer_among"], {"keys": Texts(map(str, among)), "now": span[1], **each}
     with unavailable_on_error():
-        transaction = await pool.begin(queries["offer"], (*span, min(limit, PAGE), MESSAGES_OFFERED, PART_BYTES))
+        transaction = await pool.begin(*query)
         async with transaction.stack:
             due: list[Due] = []
             unreadable: list[int] = []

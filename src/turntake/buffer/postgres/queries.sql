@@ -7,6 +7,28 @@ SELECT * FROM {schema}.swap_1(
 -- offer: due conversations with their open messages, locked until the transaction ends
 SELECT * FROM {schema}.offer_2(%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::bigint);
 
+-- offer_among: those of these conversations that are due, in this order, each with the first of its open messages
+WITH due AS MATERIALIZED (
+    SELECT c.id, c.key, c.version, c.body, c.open_from FROM {schema}.conversations c
+    WHERE c.key = ANY (%(keys)b) AND c.due_at <= %(now)s FOR UPDATE SKIP LOCKED
+)
+SELECT due.id, due.key, due.version, due.body, m.seqs, m.received_ats, m.payloads
+FROM (SELECT set_config('idle_in_transaction_session_timeout', '5s', true)) AS patience
+CROSS JOIN due
+CROSS JOIN LATERAL (
+    SELECT array_agg(n.seq) AS seqs, array_agg(n.received_at) AS received_ats, array_agg(n.payload) AS payloads
+    FROM (
+        SELECT o.seq, o.received_at, o.payload, sum(octet_length(o.payload)) OVER (ORDER BY o.seq) AS total
+        FROM {schema}.messages o WHERE o.conversation = due.id AND o.seq >= due.open_from
+        ORDER BY o.seq LIMIT %(most_messages)s
+    ) n WHERE n.total - octet_length(n.payload) < %(most_bytes)s
+) m
+ORDER BY array_position(%(keys)b, due.key);
+
+-- due_keys: who is due, after a point of the list
+SELECT due_at, key FROM {schema}.conversations
+WHERE due_at <= %(now)s AND (due_at, key) > (%(due_at)s, %(key)s) ORDER BY due_at, key LIMIT %(most)s;
+
 -- publish_hint: to every process that listens
 SELECT pg_notify(%s, %s);
 
@@ -67,9 +89,10 @@ WHERE one = (SELECT one FROM {schema}.clock WHERE seen_at < %(now)s FOR UPDATE S
 -- turn: by its id
 SELECT key, id, body, letter_at FROM {schema}.turns WHERE id = %s;
 
--- turns: the latest of a conversation
+-- turns: the latest of a conversation before a point of the list
 SELECT key, id, body, letter_at FROM {schema}.turns
-WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) ORDER BY head DESC, tail DESC LIMIT %s;
+WHERE conversation = (SELECT id FROM {schema}.conversations WHERE key = %s) AND (head, tail) < (%s, %s)
+ORDER BY head DESC, tail DESC LIMIT %s;
 
 -- letters: the latest that come after a cursor
 SELECT key, id, body, letter_at FROM {schema}.turns

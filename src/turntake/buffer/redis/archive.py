@@ -11,6 +11,7 @@ from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import Client, unavailable_on_error
@@ -20,8 +21,9 @@ from turntake.rules.key import ConversationKey
 class RedisArchive(Archive):
     """Turns have rows of their own; which are closed, dead letters or due is in the sorted sets of their shard."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, lookout: RedisLookout) -> None:
         self._rows = rows
+        self._lookout = lookout
         self._client = rows.client
 
     async def turn(self, turn_id: str) -> TurnRow | None:
@@ -31,11 +33,12 @@ class RedisArchive(Archive):
         (row,) = await self._rows.turns(self._rows.shards.of(shard_hash), [turn_id])
         return row
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
         shard = self._rows.shards.of(key.shard_hash)
+        after = None if before is None else (float(before[0]), f"{before[1]:0{MEMBER_DIGITS}}")
         with unavailable_on_error:
-            members = await self._client.zrange(shard.turns(key), 0, min(limit, PAGE) - 1, desc=True)
-        rows = await self._rows.turns(shard, [name.decode()[MEMBER_DIGITS:] for name in members])
+            entries = await page(self._client, shard.turns(key), min(limit, PAGE), after, desc=True)
+        rows = await self._rows.turns(shard, [name[MEMBER_DIGITS:] for _, name in entries])
         return [row for row in rows if row]
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
@@ -62,6 +65,9 @@ class RedisArchive(Archive):
         cursors = [Cursor(None if score == IDLE else int(score), key) for _, (score, key) in entries]
         rows = await self._rows.load([ConversationKey.parse(key) for _, key in cursors])
         return list(zip(cursors, rows, strict=True))
+
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        return await self._lookout.due_after(after, limit, now)
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         dropped = 0

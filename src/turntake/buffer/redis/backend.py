@@ -90,11 +90,11 @@ class RedisBackend(Backend):
         self._repair = Repair(self._rows, self._options.prefix)
         self._nodes = Nodes(self._client, shards)
         self._closing.callback(self._nodes.close)
-        self.archive = RedisArchive(self._rows)
         self.noted_time = RedisNotedTime(self._client, shards, self._nodes)
         self.lookout: RedisLookout = RedisLookout(
             self._client, self._commands, self._options.prefix, shards, self._nodes
         )
+        self.archive = RedisArchive(self._rows, self.lookout)
         self._claiming = Claiming(self._commands, self._rows, self._repair, self._swapper, self.lookout, self._nodes)
 
     async def close(self) -> None:
@@ -123,9 +123,14 @@ class RedisBackend(Backend):
         return await (self._nodes.unless_away(shard, swap) if self._nodes.is_cluster else swap())
 
     @asynccontextmanager
-    async def offer(self, limit: int, now: int) -> AsyncIterator[RedisOffer]:
+    async def offer(
+        self, limit: int, now: int, among: Sequence[ConversationKey] | None = None
+    ) -> AsyncIterator[RedisOffer]:
         offer = RedisOffer(self._claiming)
-        await offer.reserve(limit, now)
+        if among is None:
+            await offer.reserve(limit, now)
+        else:
+            await offer.reserve_among(among, now)
         yield offer
 
     async def next_due(self) -> int | None:

@@ -77,6 +77,11 @@ class RedisOffer(Offer):
             if self.due or not earliest:
                 return
 
+    async def reserve_among(self, keys: Sequence[ConversationKey], now: int) -> None:
+        """Fills `due` with those of these that are due and that nobody else reserved."""
+        wanted = [(self._shards.number_of(key), str(key)) for key in keys[:OFFERED_AT_ONCE]]
+        self.due = await self._reserve_all(wanted, now)
+
     async def take(self, drafts: Sequence[Draft]) -> list[bool]:
         by_shard: dict[int, list[Draft]] = defaultdict(list)
         for draft in drafts:

@@ -13,7 +13,9 @@ from functools import partial
 
 from redis.asyncio import RedisCluster
 
+from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.lookout import Lookout
+from turntake.buffer.redis.index import page
 from turntake.buffer.redis.keys import IDLE
 from turntake.buffer.redis.nodes import PATIENCE_MS, Nodes
 from turntake.buffer.redis.scripts import grouped
@@ -109,6 +111,20 @@ class RedisLookout(Lookout):
         found = sorted((score, key, number) for number, entries in looks.items() for score, key in entries)
         ours = (one for one in found if not is_shared or self._claimable_at(one[2], int(one[0])) <= now)
         return [(number, key.decode()) for _, (_, key, number) in zip(range(limit), ours, strict=False)]
+
+    async def due_after(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        """Deadlines and keys of what is due, whoever is to claim it, by deadline and then key, after a point."""
+        numbers = self._worth_a_look(now) if self._place is not None else list(range(len(self._shards)))
+        if after is None:
+            looks = await self._read(numbers, "-inf", str(now), "BYSCORE", "LIMIT", "0", str(limit))
+            found = [(score, key.decode()) for entries in looks.values() for score, key in entries]
+        else:
+            start = float(after.due_at or 0), after.key
+            shards = [self._shards[number] for number in numbers]
+            with unavailable_on_error:
+                parts = await self._shards.ask_each(shards, lambda shard: page(self._client, shard.due, limit, start))
+            found = [entry for part in parts for entry in part if entry[0] <= now]
+        return [(int(score), key) for score, key in sorted(found)[:limit]]
 
     def _worth_a_look(self, now: int, stale_at: int = -HORIZON_MS) -> list[int]:
         """The only shard there is; or else those where something is due, and those that were last looked at by then."""

@@ -48,8 +48,8 @@ class SqliteArchive(Archive):
             row = one(self._reader, "turn", turn_id)
         return None if row is None else _turn(*row)
 
-    async def turns(self, key: ConversationKey, limit: int) -> list[TurnRow]:
-        return await self._list(_turn, "turns", str(key), limit)
+    async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
+        return await self._list(_turn, "turns", str(key), limit, *(before or (NEVER, NEVER)))
 
     async def letters(self, limit: int, before: tuple[int, str] | None) -> list[TurnRow]:
         at, letter_id = before or (NEVER, "")
@@ -64,6 +64,10 @@ class SqliteArchive(Archive):
         if len(page) < limit:
             page += await self._list(_idle, "idle", key, limit - len(page))
         return page
+
+    async def due(self, after: Cursor | None, limit: int, now: int) -> list[tuple[int, str]]:
+        with unavailable_on_error():
+            return rows(self._reader, "due_keys", now, *(after or (0, "")), limit)
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         forgotten = await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)

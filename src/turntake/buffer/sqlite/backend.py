@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import apsw
 import msgspec
@@ -109,9 +109,11 @@ class SqliteBackend(Backend):
         return refusals
 
     @asynccontextmanager
-    async def offer(self, limit: int, now: int) -> AsyncIterator["SqliteOffer"]:
+    async def offer(
+        self, limit: int, now: int, among: Sequence[ConversationKey] | None = None
+    ) -> AsyncIterator["SqliteOffer"]:
         with unavailable_on_error():
-            found = rows(self._read, "due", now, min(limit, PAGE))
+            found = rows(self._read, "due", now, min(limit, PAGE)) if among is None else self._due_among(among, now)
         due: list[Due] = []
         for id, key, version, body in found:
             try:
@@ -148,6 +150,10 @@ class SqliteBackend(Backend):
                 extra = {"action": "start", "path": str(self._path)}
                 log.warning("Another process holds the SQLite file, perhaps to migrate it; waiting", extra=extra)
         return await asyncio.to_thread(open_file, self._path, self._clock.now())
+
+    def _due_among(self, keys: Sequence[ConversationKey], now: int) -> list[Any]:
+        found = (one(self._read, "due_by_key", str(key), now) for key in keys[:PAGE])
+        return [row for row in found if row]
 
     def _load(self, names: Sequence[str]) -> dict[str, Row]:
         connection = self._read

@@ -75,6 +75,12 @@ AND NOT EXISTS (SELECT 1 FROM turns WHERE conversation = ?1);
 -- due: who is due, earliest first
 SELECT number, key, version, body FROM conversations WHERE due_at <= ? ORDER BY due_at, key LIMIT ?;
 
+-- due_by_key: one conversation, if it is due
+SELECT number, key, version, body FROM conversations WHERE key = ? AND due_at <= ?;
+
+-- due_keys: who is due, after a point of the list
+SELECT due_at, key FROM conversations WHERE due_at <= ? AND (due_at, key) > (?, ?) ORDER BY due_at, key LIMIT ?;
+
 -- next_due: the earliest deadline
 SELECT due_at FROM conversations WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1;
 
@@ -94,9 +100,10 @@ UPDATE turns SET letter_at = NULL WHERE id = ?;
 SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.number = t.conversation AND c.part = 0
 WHERE t.id = ?;
 
--- turns: the latest of a conversation
+-- turns: the latest of a conversation before a point of the list
 SELECT ?1, id, body, letter_at FROM turns
-WHERE conversation = (SELECT number FROM conversations WHERE key = ?1) ORDER BY head DESC, tail DESC LIMIT ?2;
+WHERE conversation = (SELECT number FROM conversations WHERE key = ?1) AND (head, tail) < (?3, ?4)
+ORDER BY head DESC, tail DESC LIMIT ?2;
 
 -- letters: the latest before a point of the list
 SELECT c.key, t.id, t.body, t.letter_at FROM turns t JOIN conversations c ON c.number = t.conversation AND c.part = 0

@@ -36,7 +36,7 @@ COMMANDS: tuple[tuple[str, Group, str], ...] = (
     ("chat", START, "Type messages yourself, and see them answered as turns."),
     ("send", START, "Send messages to a running server, as a person would."),
     ("conversations", LOOK, "List conversations, or show one: why it waits, its last turns."),
-    ("turns", LOOK, "Show one turn: its messages, why it waited, its answer."),
+    ("turns", LOOK, "Turns: list those of a conversation, or show one: messages, waits, answer."),
     ("letters", LOOK, "Dead letters: messages that nobody answered. List, show, retry, discard."),
     ("rules", LOOK, "Rules: what is set for whom, and what counts for a conversation. Get, set, explain, roll back."),
     ("stats", LOOK, "What collecting messages saved: model calls, money, and what it cost in time."),

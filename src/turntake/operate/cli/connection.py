@@ -7,6 +7,7 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from turntake.clock import Clock
+from turntake.errors import ConfigurationError
 from turntake.http.hosts import is_loopback
 from turntake.instants import to_ms
 from turntake.operate.cli.flags import option, tell_of_file
@@ -14,6 +15,7 @@ from turntake.operate.cli.output import duration
 from turntake.operate.client import Client
 from turntake.operate.made_key import find_key
 from turntake.operate.options.sources import load
+from turntake.rules.key import ConversationKey
 
 Url = Annotated[str | None, option("The server. [by the settings: http://127.0.0.1:8080]", "URL")]
 Key = Annotated[
@@ -48,6 +50,14 @@ def _is_here(url: str) -> bool:
         return is_loopback(urlsplit(url).hostname or "")
     except ValueError:
         return False
+
+
+def full_key(conversation: str) -> str:
+    """The key as listed; a name without colons is short for a conversation whose other parts have their defaults."""
+    try:
+        return conversation if ":" in conversation else str(ConversationKey.of(conversation))
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
 
 
 def until(at: str | None, clock: Clock) -> str:

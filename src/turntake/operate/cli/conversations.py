@@ -7,12 +7,11 @@ from cyclopts import App, Parameter
 
 from turntake.clock import SystemClock
 from turntake.errors import ConfigurationError
-from turntake.operate.cli.connection import Key, Url, connected, since, until
+from turntake.operate.cli.connection import Key, Url, connected, full_key, since, until
 from turntake.operate.cli.flags import Config, Json, option, switch
 from turntake.operate.cli.output import clean, paint, say, say_json, short, table
 from turntake.operate.client import Client
-from turntake.rules.conversation import State
-from turntake.rules.key import ConversationKey
+from turntake.rules.conversation import Status
 
 TEXT_WIDTH = 60
 
@@ -38,7 +37,7 @@ def conversations(
     ] = None,
     /,
     *,
-    status: Annotated[State | None, option("Only those in this state.")] = None,
+    status: Annotated[Status | None, option("Only those in this state.")] = None,
     tenant: Annotated[str, option("Only this tenant's.", "NAME")] = "",
     channel: Annotated[str, option("Only this channel's.", "NAME")] = "",
     limit: Annotated[int, option("How many at most. [50]", "NUMBER")] = 50,
@@ -59,7 +58,7 @@ def conversations(
             query = {"status": status, "tenant": tenant, "channel": channel, "limit": limit}
             _list(_found(client, query), json)
         else:
-            _show(_ordered(client, f"/v1/conversations/{quote(_full(conversation), safe='')}", orders, hold), json)
+            _show(_ordered(client, f"/v1/conversations/{quote(full_key(conversation), safe='')}", orders, hold), json)
 
 
 def _found(client: Client, query: dict[str, Any]) -> dict[str, Any]:
@@ -70,14 +69,6 @@ def _found(client: Client, query: dict[str, Any]) -> dict[str, Any]:
         following = client.get("/v1/conversations", **query | {"limit": missing, "cursor": page["cursor"]})
         page = {**following, "conversations": [*page["conversations"], *following["conversations"]]}
     return page
-
-
-def _full(conversation: str) -> str:
-    """The key as listed; a name without colons is short for a conversation whose other parts have their defaults."""
-    try:
-        return conversation if ":" in conversation else str(ConversationKey.of(conversation))
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
 
 
 def _ordered(client: Client, path: str, orders: list[str], hold: int | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from turntake.operate.client import Client
 
 POLL_MS = 200  # an answer is seen as soon as a person would notice, and a server hardly notices the question
 LATE_MS = 5_000  # a worker takes what is due within milliseconds; after this long somebody should know
-OVER = ("answered", "dead", "cleared")
+OVER = ("answered", "dead", "cleared", "stopped")
 
 
 class Follower:
@@ -81,6 +81,8 @@ def print_turn(turn: dict[str, Any], json: bool = False) -> int:
     is_answered = turn["status"] == "answered"
     if json:
         say_json(turn)
+    elif turn["status"] == "stopped":
+        say(f"{paint('yellow', 'not answered')}, since the person said to stop")
     elif not is_answered:
         error = clean(turn["error"] or turn["reason"])
         say(f"{paint('red', 'not answered')} ({error}); turntake letters show {turn['turnId']}")

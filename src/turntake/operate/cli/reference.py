@@ -19,7 +19,7 @@ PARTS = {
     "keys": ("new", "list", "revoke"),
     "letters": ("list", "show", "retry", "discard"),
     "rules": ("get", "set", "delete", "history", "rollback", "explain"),
-    "turns": ("show",),
+    "turns": ("list", "show"),
 }
 
 _SETTINGS_HEAD = """# Settings

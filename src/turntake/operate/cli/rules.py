@@ -13,6 +13,7 @@ from turntake.operate.cli.connection import Key, Url, connected, since, until
 from turntake.operate.cli.flags import Config, Json, option
 from turntake.operate.cli.output import clean, counted, say, say_json, table
 from turntake.rules.key import ConversationKey
+from turntake.rules.rules import WORD_LISTS
 
 PATH = "/v1/rules"
 
@@ -187,14 +188,14 @@ def _assignment(word: str) -> tuple[str, Any]:
     name, is_assignment, value = word.partition("=")
     if not is_assignment or name not in JSON_NAMES:
         raise ConfigurationError(f"{clean(word)}: write NAME=VALUE with one of {', '.join(JSON_NAMES)}.")
-    return JSON_NAMES[name], _value(value) if value else None
+    return JSON_NAMES[name], _value(name, value) if value else None
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return text
+        return [item.strip() for item in text.split(",") if item.strip()] if name in WORD_LISTS else text
 
 
 def _is_live(layer: dict[str, Any], scope: str, id: str) -> bool:
@@ -231,6 +232,8 @@ def _origin(origin: dict[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return clean(", ".join(value)) or "none"
     return str(value).lower() if isinstance(value, bool) else clean(value)
 
 

@@ -47,6 +47,11 @@ class Setting(NamedTuple):
         return "" if self.is_secret else "--" + self.key.replace(".", "-").replace("_", "-")
 
     @property
+    def has_spaces(self) -> bool:
+        """Whether it is a list whose items may hold spaces, so that only commas separate them."""
+        return any((note.extra or {}).get("has_spaces") for note in field_checks.notes_of(self.type))
+
+    @property
     def env_names(self) -> tuple[str, ...]:
         """Where the environment may hold it: a secret also as the path of a file that does."""
         return (self.env, f"{self.env}_FILE") if self.is_secret else (self.env,)

@@ -27,7 +27,7 @@ from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
 LATER = "comes in a later release; remove it for now"
-LATER_KEYS = frozenset({"rules.priority", "rules.on_stale"})
+LATER_KEYS = frozenset({"rules.on_stale"})
 LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
 
 
@@ -295,7 +295,8 @@ def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = Fal
     if isinstance(value, str) and (_unscoped(setting.key), value) in LATER_VALUES:
         raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
     if not is_typed and _is_list(setting):
-        return tuple(value.replace(",", " ").split())
+        items = value.split(",") if setting.has_spaces else value.replace(",", " ").split()
+        value = tuple(" ".join(item.split()) for item in items if item.strip())
     try:
         return msgspec.convert(value, setting.type, strict=is_typed)
     except msgspec.ValidationError:

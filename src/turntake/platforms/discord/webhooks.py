@@ -20,6 +20,7 @@ from turntake.platforms.discord.content import attachment_of, created_at, is_gro
 from turntake.platforms.discord.replies import DiscordReplies
 from turntake.platforms.discord.sealed_token import seal
 from turntake.platforms.loose_json import at, integer_at, object_at, objects_at, read_object, text_at, texts_at
+from turntake.platforms.text_limit import TextLimit
 from turntake.plugins import extra
 from turntake.rules.message import Attachment
 
@@ -52,6 +53,7 @@ class Discord(Channel):
     """One Discord application. Its account is the application's id, which is its bot's user id too."""
 
     title = "Discord"
+    text_limit = TextLimit(2000)  # who pays may write more
     signed_by = frozenset({"x-signature-ed25519"})
     takes_get = False
     replies = DiscordReplies

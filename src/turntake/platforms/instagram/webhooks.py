@@ -6,6 +6,7 @@ from turntake.platforms.channel import Option
 from turntake.platforms.instagram.replies import InstagramReplies
 from turntake.platforms.messenger.webhooks import Messenger
 from turntake.platforms.meta.webhooks import VERIFY_TOKEN, api_base
+from turntake.platforms.text_limit import TextLimit
 
 
 class Instagram(Messenger):
@@ -16,6 +17,7 @@ class Instagram(Messenger):
 
     product = "instagram"
     title = "Instagram"
+    text_limit = TextLimit(1000)
     options = (
         Option("app_secret", "The Instagram app's own secret, from its API setup: it signs webhooks.", use="verify"),
         VERIFY_TOKEN,

@@ -8,6 +8,7 @@ from turntake.platforms.loose_json import at, object_at, objects_at, text_at, ti
 from turntake.platforms.messenger.content import Item, content_of
 from turntake.platforms.messenger.replies import MessengerReplies
 from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
+from turntake.platforms.text_limit import TextLimit
 
 STANDBY = "standby"
 
@@ -17,6 +18,7 @@ class Messenger(MetaChannel):
 
     product = "page"
     title = "Messenger"
+    text_limit = TextLimit(2000, "utf-16")
     options = (
         APP_SECRET,
         VERIFY_TOKEN,

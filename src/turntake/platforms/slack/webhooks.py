@@ -21,6 +21,7 @@ from turntake.platforms.slack import check
 from turntake.platforms.slack.content import attachments_of, ignored, is_group, thread_of, words_of
 from turntake.platforms.slack.forms import form_events
 from turntake.platforms.slack.replies import SlackReplies
+from turntake.platforms.text_limit import TextLimit
 
 TOLERANCE_MS = 300_000
 """Five minutes, as Slack advises."""
@@ -33,6 +34,7 @@ class Slack(Channel):
     """One Slack app. The account of an event is the workspace that it happened in."""
 
     title = "Slack"
+    text_limit = TextLimit(4000)
     signed_by = frozenset({"x-slack-signature"})
     takes_get = False
     replies = SlackReplies

@@ -31,6 +31,7 @@ from turntake.platforms.telegram.content import (
     topic_of,
 )
 from turntake.platforms.telegram.replies import TelegramReplies
+from turntake.platforms.text_limit import TextLimit
 
 TOKEN_HEADER = "x-telegram-bot-api-secret-token"
 NEW = frozenset({"message", "business_message"})
@@ -45,6 +46,7 @@ class Telegram(Channel):
     """One bot. Its id, which is the first part of its token, is the account."""
 
     title = "Telegram"
+    text_limit = TextLimit(4096, "utf-16")  # apps send a longer one as several messages
     signed_by = frozenset({TOKEN_HEADER})
     takes_get = False
     options = (

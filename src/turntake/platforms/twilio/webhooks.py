@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl, urlencode
 from turntake.errors import Forged
 from turntake.platforms.channel import Channel, Delivery, Needs, Option, Request, WebhookAnswer, keys_in
 from turntake.platforms.check import WhoAmI
+from turntake.platforms.text_limit import TextLimit
 from turntake.platforms.twilio import check
 from turntake.platforms.twilio.content import MESSAGE_SID, SIDS, event_of
 from turntake.platforms.twilio.replies import REPLY, TwilioReplies
@@ -43,6 +44,7 @@ class Twilio(Channel):
     """One Twilio account. Its numbers and senders are told apart by `To`, which is the event's account."""
 
     title = "Twilio"
+    text_limit = TextLimit(1600)  # a longer one is cut off there, and its rest is lost
     signed_by = frozenset({"x-twilio-signature"})
     needs = Needs(signed_url=True)
     replies = TwilioReplies

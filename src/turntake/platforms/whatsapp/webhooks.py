@@ -8,6 +8,7 @@ from turntake.platforms.channel import ChatEvent, Option, ReplyStatus, ReplyStat
 from turntake.platforms.check import WhoAmI
 from turntake.platforms.loose_json import at, named_texts, objects_at, present, text_at, time_at
 from turntake.platforms.meta.webhooks import APP_SECRET, GRAPH, VERIFY_TOKEN, MetaChannel, api_base
+from turntake.platforms.text_limit import TextLimit
 from turntake.platforms.whatsapp import check
 from turntake.platforms.whatsapp.content import MOST_ERRORS, content_of, error_of
 from turntake.platforms.whatsapp.replies import MESSAGE_ID, WhatsAppReplies
@@ -34,6 +35,7 @@ class WhatsApp(MetaChannel):
 
     product = "whatsapp_business_account"
     title = "WhatsApp"
+    text_limit = TextLimit(4096, "utf-16")
     options = (
         APP_SECRET,
         VERIFY_TOKEN,
