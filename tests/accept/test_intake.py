@@ -9,12 +9,23 @@ from turntake import ConversationKey, TurnTake
 from turntake.accept.intake import Home, Intake
 from turntake.buffer.store import Query
 from turntake.platforms.channel import ChatEvent
+from turntake.platforms.text_limit import TextLimit
 
 ADA = ConversationKey.of("ada", channel="radio")
 
 
 def event(id: str, text: str = "hi", **parts: Any) -> ChatEvent:
     return ChatEvent(kind="message", conversation="ada", id=id, text=text, **parts)
+
+
+async def test_a_text_that_fills_its_platforms_longest_message_waits_for_its_rest() -> None:
+    events = [event("1", "x" * 160)]
+    async with TurnTake("memory://", role="accept") as turns:
+        for channel in ("sms", "radio"):
+            await Intake(turns, text_limits={"sms": TextLimit(160)}).take(channel, "", events)
+        found = [await turns.store.find(ADA._replace(channel=channel)) for channel in ("sms", "radio")]
+    buffers = [snapshot.conversation.buffer for snapshot in found if snapshot]
+    assert [buffer.due.reason for buffer in buffers if buffer] == ["cut text", "silence"]
 
 
 async def test_of_an_event_that_cannot_be_kept_whole_the_words_are(caplog: pytest.LogCaptureFixture) -> None:

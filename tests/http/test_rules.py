@@ -231,3 +231,30 @@ async def test_a_key_for_one_tenant_sets_and_sees_that_ones_rules_only(
     assert foreign.status_code == 404
     expected = await client.post("/v1/rules/explain", json={"conversation": "ann", "id": "m1", "text": "hi"})
     assert expected.json()["conversationKey"] == "acme:generic:default:ann"
+
+
+async def test_words_are_set_live_and_explained(client: httpx2.AsyncClient, clock: VirtualClock) -> None:
+    """The text is looked at as if it came, and nothing is done."""
+    layer = await put(client, "tenant/acme", stopWords=["basta", "@de"], holdWords=["one moment"])
+    assert layer["rules"] == {"stopWords": ["basta", "@de"], "holdWords": ["one moment"]}
+    body = {"conversation": "ann", "tenant": "acme", "channel": "whatsapp", "id": "m1"}
+    for text, reason in (("Basta!", "stop word"), ("one moment", "hold word"), ("hi", "silence")):
+        explained = (await client.post("/v1/rules/explain", json=body | {"text": text})).json()
+        assert (explained["reason"], explained["messages"]) == (reason, 1)
+    assert explained["rules"]["stopWords"]["value"] == ["basta", "@de"]
+    status, detail = await refusal(client, "PUT", "/tenant/acme", json={"stopWords": ["@xx"]})
+    assert (status, "lists of our own" in detail) == (400, True)
+
+
+async def test_what_a_stop_word_ended_is_listed(client: httpx2.AsyncClient) -> None:
+    await put(client, "default", stopWords=["stop"])
+    for id, text in (("m1", "my order"), ("m2", "Stop")):
+        body = {"conversation": "eve", "id": id, "text": text}
+        receipt = (await client.post("/v1/messages", json=body)).json()
+    assert (receipt["status"], receipt["reason"], receipt["messages"]) == ("buffered", "stop word", 1)
+    shown = (await client.get("/v1/conversations/default:generic:default:eve")).json()
+    assert shown["turn"]["reason"] == "stop word"
+    (past,) = shown["turns"]
+    assert (past["status"], past["reason"], past["messageCount"]) == ("stopped", "stop word", 1)
+    turn = (await client.get(f"/v1/turns/{past['turnId']}")).json()
+    assert (turn["status"], turn["text"], turn["reason"]) == ("stopped", "my order", "stop word")

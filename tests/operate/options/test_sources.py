@@ -9,7 +9,9 @@ from turntake.errors import ConfigurationError
 from turntake.operate.options.catalogue import catalogue
 from turntake.operate.options.groups import Options
 from turntake.operate.options.sources import load
+from turntake.rules.key import ConversationKey
 from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.scopes import RuleBook
 
 BY_KEY = catalogue().by_key
 
@@ -58,6 +60,19 @@ def test_flag_beats_environment_beats_file_beats_preset_beats_default() -> None:
         options.sources.values[key].origin for key in ("port", "host", "log.level", "rules.typing_inference_ms", "role")
     ]
     assert origins == ["--port", "TURNTAKE_HOST", "turntake.toml", "preset interview", "default"]
+
+
+def test_phrases_are_separated_by_commas_alone() -> None:
+    written(
+        '[rules]\nstop_words = ["stop", "that is enough"]\n[rules.tenant.acme]\nhold_words = ["@de", "warte, bitte"]\n'
+    )
+    environ = {"TURNTAKE_RULES_HOLD_WORDS": " one  moment, @en ,,hold on a sec"}
+    options = load({"rules.flush_words": "that's all"}, environ=environ)
+    assert options.rules.stop_words == ("stop", "that is enough")
+    assert options.rules.hold_words == ("one moment", "@en", "hold on a sec")
+    assert options.rules.flush_words == ("that's all",)
+    theirs = RuleBook(options.layers).rules_for(ConversationKey.of("a", tenant="acme"))
+    assert theirs.hold_words == ("@de", "warte, bitte")
 
 
 def test_empty_variable_counts_as_not_set() -> None:
@@ -160,6 +175,8 @@ def test_a_secret_is_not_repeated_in_the_message() -> None:
         ({"TURNTAKE_PORT": "x"}, 'port = "x" in TURNTAKE_PORT: expected an integer from 0 to 65535.'),
         ({"TURNTAKE_RULES_ON_BUSY": "steer"}, '"steer" comes in a later release'),
         ({"TURNTAKE_RULES_PRESET": "x"}, '"complex-inquiry"'),
+        ({"TURNTAKE_RULES_STOP_WORDS": "stop, @xx"}, 'stop_words has "@xx": there are lists of our own for "@de"'),
+        ({"TURNTAKE_RULES_STOP_WORDS": "stop," + "x" * 101}, "expected a list of texts"),
         ({"TURNTAKE_API_KEYS": "a", "TURNTAKE_API_KEYS_FILE": "b"}, "are both set: unset one of them."),
         ({"TURNTAKE_API_KEYS_FILE": "gone"}, "TURNTAKE_API_KEYS_FILE = gone: the file cannot be read"),
     ],

@@ -15,7 +15,6 @@ from turntake.operate.client import Client
 
 PAGE = 100  # the most that the server lists at once
 ANSWER_WIDTH = 40
-COLOURS = {"answered": "green", "dead": "red", "cleared": "red"}
 COLOURS = {"answered": "green", "dead": "red", "cleared": "red", "stopped": "yellow"}
 
 _LETTER = "Its messages are a dead letter: turntake letters show {id}"
