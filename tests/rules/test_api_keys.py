@@ -91,6 +91,12 @@ def test_a_book_of_a_later_release_is_read() -> None:
     assert caller.tenants is None
 
 
+@given(scope_sets)
+def test_a_caller_may_do_what_its_scopes_say(scopes: frozenset[str]) -> None:
+    assert {scope for scope in SCOPES if Caller("crm", scopes).may(scope) is True} == scopes
+    assert all(Caller("crm").may(scope) for scope in SCOPES)
+
+
 @given(tenant_sets, names)
 def test_a_caller_sees_its_tenants_and_no_others(tenants: frozenset[str] | None, tenant: str) -> None:
     caller = Caller("crm", tenants=tenants)
