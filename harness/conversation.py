@@ -89,6 +89,9 @@ class NoControl(TurnControl):
 
     async def extend(self, duration_ms: int | None) -> None: ...
 
+    async def absorb(self) -> Claim:
+        raise NotImplementedError
+
     def arrivals(self) -> AsyncIterator[Message]:
         raise NotImplementedError
 

@@ -32,8 +32,8 @@ def load_script() -> Any:
 
 def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str, Conversation]]:
     """Every event that can happen to the conversation now, and what it is afterwards."""
-    for on_busy in ("queue", "interrupt"):
-        received, closed = transitions.receive(conversation, Rules(on_busy=on_busy), now)
+    for rules in (Rules(), Rules(on_busy="interrupt"), Rules(on_stale="regenerate"), Rules(on_stale="discard")):
+        received, closed = transitions.receive(conversation, rules, now)
         yield "receive" if closed is None else "interrupt", received
     yield "requeue", transitions.requeue(conversation, LETTER, 1, 0, now)
     if not conversation.resumed:
@@ -47,7 +47,7 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
     claim = Claim(KEY, conversation.epoch, conversation.turn, ())
     saved = transitions.save(conversation, claim, FINAL)
     if saved is not None:
-        yield "save", saved
+        yield "save", saved.conversation
     for settlement in SETTLEMENTS:
         settled = transitions.settle(conversation, claim, settlement, now)
         if settled is not None:

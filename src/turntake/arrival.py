@@ -31,7 +31,8 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What became of an arrival. `messages` wait together until `due_at`, because of `reason`."""
+    """What became of an arrival. `messages` wait together until `due_at`, because of `reason`; if it was rejected,
+    `reason` says why."""
 
     status: AppendStatus
     key: ConversationKey

@@ -35,11 +35,12 @@ from turntake.buffer.rule_keeper import RuleKeeper
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Ports
-from turntake.claim.completion import Completion, ReportedTurn
+from turntake.claim.completion import AbsorbingTurn, Completion, ReportedTurn, TurnArrivals
 from turntake.claim.options import WorkerOptions
 from turntake.claim.worker import Worker
 from turntake.clock import Clock, SystemClock
 from turntake.deliver.handler import Handler, HandlerSink
+from turntake.deliver.notices import Notices
 from turntake.deliver.options import HandlerOptions, Yields
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
@@ -165,6 +166,7 @@ class TurnTake:
         self.keys.open(self._store, self._watch)
         self._alarm = Alarm(self.clock)
         self._completion = Completion(self._store, self._outbound, self.rules_for)
+        self._notices = Notices(self._outbound)
         try:
             await self._watch.start()
             self.savings.open(self._store)
@@ -184,6 +186,7 @@ class TurnTake:
             if self._stopping is not None:
                 await self._stopping
         finally:
+            await self._notices.close()
             await end(self._tasks)
             self._tasks.clear()
             await self.savings.close()
@@ -316,6 +319,20 @@ class TurnTake:
         check_integers(lease_ms=lease_ms)
         return await self._completion.extend(turn_id, lease_ms, self._worker_options.lease_ms)
 
+    async def absorb(self, turn_id: str) -> AbsorbingTurn:
+        """Takes what waits into a turn that is being answered, from outside, as `turn.absorb` does."""
+        grown = await self._completion.absorb(turn_id)
+        if grown.claim is not None and grown.absorbed:
+            if self._worker is not None:
+                self._worker.absorbed(grown.claim)
+            self.observers.tell(Observer.absorbed, grown.claim, grown.absorbed)
+        return grown
+
+    async def arrivals(self, turn_id: str, wait_ms: int = 0) -> TurnArrivals | None:
+        """What came since a turn was handed over and waits; waits so long for it. None if there is no such turn."""
+        check_integers(wait_ms=wait_ms)
+        return await self._completion.arrivals(turn_id, wait_ms)
+
     async def retry_letter(self, letter_id: str) -> Conversation | None:
         """A dead letter's messages wait again, due at once."""
         conversation = await self.store.letters.retry(letter_id)
@@ -362,6 +379,9 @@ class TurnTake:
             for key, turn_id, epoch in hint.interrupted:
                 with suppress(ValueError):
                     worker.interrupt(ConversationKey.parse(key), turn_id, epoch)
+            for key in hint.offered:
+                with suppress(ValueError):
+                    worker.offered(ConversationKey.parse(key))
 
     def _appended(self, arrival: Arrival, appended: Appended) -> Receipt:
         """The receipt, once everybody who must know of the message does."""
@@ -371,6 +391,9 @@ class TurnTake:
             if appended.interrupted is not None:
                 self.observers.tell(Observer.interrupted, key, appended.interrupted)
             self.observers.tell(Observer.received, key, message, appended)
+        elif appended.rejected is not None:
+            self._notices.send(key, appended.rejected, message, appended.notice)
+            self.observers.tell(Observer.rejected, key, message, appended)
         else:
             is_known = appended.status == "duplicate"
             self.observers.tell(Observer.ignored, key, message, "duplicate" if is_known else "nothing to amend")
@@ -394,13 +417,15 @@ class TurnTake:
 
     def _follow_up(self, reported: ReportedTurn) -> None:
         """A turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
-        _, claim, settlement = reported
-        if claim is None or settlement is None:
+        record, claim, settlement = reported
+        if record is None or claim is None:
             return
         if self._worker is not None:
-            self._worker.interrupt(claim.key, claim.turn.id, claim.epoch)
+            self._worker.finished_elsewhere(claim)
         self._alarm.wake()
-        if isinstance(settlement, Retry) and settlement.progress is not None:
+        if settlement is None:
+            self.observers.tell_withdrawn(claim.key, claim.turn.id, record.status)
+        elif isinstance(settlement, Retry) and settlement.progress is not None:
             self.observers.tell(Observer.completed, claim, settlement.progress.replies)
         else:
             self.observers.tell_settled(claim, settlement, None)

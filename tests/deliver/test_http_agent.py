@@ -1,5 +1,6 @@
 """An HTTP agent: each answer it may give, and what becomes of the turn."""
 
+import asyncio
 import base64
 import logging
 import socket
@@ -25,6 +26,7 @@ from turntake.deliver.options import HttpAgentOptions
 from turntake.deliver.signed_endpoint import SignedEndpoint
 from turntake.errors import CallFailed
 from turntake.instants import to_ms
+from turntake.observe.observer import Observer
 from turntake.observe.stream import TurnPutOff
 from turntake.platforms.replies import ApiResponse
 from turntake.rules.message import Attachment
@@ -234,6 +236,65 @@ async def test_an_interruption_closes_the_request() -> None:
         await talk.say("wait")
         await request.gone.wait()
         await talk.outcome()
+    assert [event["data"]["text"] for event in agent.events] == ["Hey", "Hey\nwait"]
+
+
+class Promise(Observer):
+    """Whether the agent said that it would complete the turn later."""
+
+    def __init__(self) -> None:
+        self.is_made = asyncio.Event()
+
+    def pending(self, at: int, claim: object, within_ms: int) -> None:
+        self.is_made.set()
+
+
+@pytest.mark.parametrize("is_pending", [False, True], ids=["at work", "said 202"])
+async def test_an_interruption_is_told_to_the_agent(is_pending: bool) -> None:
+    """At the address that was set for it, signed, with the turn; also if the agent was to complete the turn later."""
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    first, promise = answers(202) if is_pending else never_answers, Promise()
+    async with agent_server(answers(204)) as told, agent_server(first, answers(200, {"reply": "both"})) as agent:
+        sink = HttpSink(agent.url, HttpAgentOptions(cancel_url=told.url), secrets=SECRET)
+        async with talking(sink, rules=rules, observers=[promise]) as talk:
+            await talk.say("Hey")
+            await agent.request(1)
+            if is_pending:
+                await promise.is_made.wait()
+            await talk.say("wait")
+            await told.request(1)
+            await talk.outcome()
+    (event,) = told.events
+    assert (event["type"], event["data"]["turnId"]) == ("messages.batch.interrupted", agent.events[0]["id"])
+    assert "webhook-signature" in told.requests[0].headers
+
+
+async def test_a_turn_that_was_completed_is_not_told_as_interrupted() -> None:
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    promise = Promise()
+    async with agent_server(answers(204)) as told, agent_server(answers(202), answers(204)) as agent:
+        sink = HttpSink(agent.url, HttpAgentOptions(cancel_url=told.url))
+        async with talking(sink, rules=rules, observers=[promise]) as talk:
+            await talk.say("Hey")
+            await promise.is_made.wait()
+            await talk.turns.complete(agent.events[0]["id"], ["done"])
+            await talk.say("wait")
+            await talk.outcome()
+            await talk.outcome()
+    assert told.events == []
+
+
+async def test_an_agent_that_cannot_be_told_harms_no_turn() -> None:
+    rules = Rules(silence_ms=0, typing_inference_ms=0, on_busy="interrupt")
+    script = never_answers, answers(200, {"reply": "both"})
+    async with agent_server(answers(500)) as told, agent_server(*script) as agent:
+        sink = HttpSink(agent.url, HttpAgentOptions(cancel_url=told.url))
+        async with talking(sink, rules=rules) as talk:
+            await talk.say("Hey")
+            await agent.request(1)
+            await talk.say("wait")
+            await talk.outcome()
+            await told.request(1)
     assert [event["data"]["text"] for event in agent.events] == ["Hey", "Hey\nwait"]
 
 

@@ -175,3 +175,55 @@ def test_unknown_turns(client: httpx2.Client, turn_id: str) -> None:
     assert act(client, turn_id, "complete", {"reply": "hi"}).status_code == 404
     assert act(client, turn_id, "fail", {"error": "hi"}).status_code == 404
     assert act(client, turn_id, "extend").status_code == 404
+
+
+def steered() -> TurnTake:
+    rules = Rules(silence_ms=1, typing_inference_ms=1, on_busy="steer")
+    return TurnTake("memory://", rules=rules, agent=Later())
+
+
+def send(client: httpx2.Client, text: str) -> None:
+    client.post("/v1/messages", json={"conversation": "ana", "id": text, "text": text})
+
+
+def texts(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["text"] for message in messages]
+
+
+def test_an_agent_sees_and_absorbs_what_came_since() -> None:
+    """What it absorbs is answered with its turn; what comes after that waits for the next one."""
+    with talking(steered()) as client:
+        turn_id = claimed(client)
+        assert client.get(f"/v1/turns/{turn_id}/arrivals").json() == {
+            "turnId": turn_id,
+            "status": "answering",
+            "messages": [],
+        }
+        send(client, "there")
+        seen = client.get(f"/v1/turns/{turn_id}/arrivals", params={"waitMs": 20_000}).json()
+        assert texts(seen["messages"]) == ["there"]
+        taken = act(client, turn_id, "absorb").json()
+        assert texts(taken["absorbed"]) == ["there"]
+        assert (taken["turn"]["turnId"], texts(taken["turn"]["messages"])) == (turn_id, ["hi", "there"])
+        assert act(client, turn_id, "absorb").json()["absorbed"] == []
+        answered = act(client, turn_id, "complete", {"reply": "hello"}).json()
+        assert (answered["status"], answered["messageCount"]) == ("answered", 2)
+
+
+def test_only_a_turn_that_somebody_answers_absorbs(client: httpx2.Client) -> None:
+    assert act(client, "turn_unknown", "absorb").status_code == 404
+    assert client.get("/v1/turns/turn_unknown/arrivals").status_code == 404
+    turn_id = claimed(client)
+    act(client, turn_id, "fail", {"error": "busy", "retryAfterMs": 60_000})
+    assert act(client, turn_id, "absorb").status_code == 409
+    act(client, turn_id, "complete", {"reply": "hello"})
+    late = act(client, turn_id, "absorb")
+    assert (late.status_code, "answered" in late.json()["detail"]) == (409, True)
+    assert client.get(f"/v1/turns/{turn_id}/arrivals").json()["messages"] == []
+
+
+def test_other_rules_let_an_agent_absorb_nothing(client: httpx2.Client) -> None:
+    turn_id = claimed(client)
+    send(client, "there")
+    assert act(client, turn_id, "absorb").json()["absorbed"] == []
+    assert texts(client.get(f"/v1/turns/{turn_id}/arrivals").json()["messages"]) == ["there"]

@@ -67,6 +67,23 @@ STEPS: dict[str, tuple[Tell, str, dict[str, Any]]] = {
         "interrupted",
         {"turnId": "t1"},
     ),
+    "rejected": (
+        lambda to: to.tell(
+            Observer.rejected, ADA, HI, Appended("rejected", "answering", 0, None, "busy", rejected="t9")
+        ),
+        "rejected",
+        {"turnId": "t9", "messageId": "m1", "reason": "busy"},
+    ),
+    "absorbed": (
+        lambda to: to.tell(Observer.absorbed, claim(1), (Message("m2"), Message("m3"))),
+        "absorbed",
+        {"turnId": "t1", "messages": 2},
+    ),
+    "discarded": (
+        lambda to: to.tell(Observer.discarded, ADA, "t1"),
+        "discarded",
+        {"turnId": "t1"},
+    ),
     "due": (
         lambda to: to.tell(Observer.due, claim(1)),
         "due",

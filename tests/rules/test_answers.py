@@ -53,15 +53,15 @@ def test_a_final_answer_is_not_replaced() -> None:
     """An agent that reports twice, or from two places, is heard once."""
     first = save(claimed(), CLAIM, Progress(("yes",), 0, True))
     assert first is not None
-    assert save(first, CLAIM, Progress(("no",), 0, True)) is None
-    assert settle(first, CLAIM, Answered(("no",)), 10) is None
+    assert save(first.conversation, CLAIM, Progress(("no",), 0, True)) is None
+    assert settle(first.conversation, CLAIM, Answered(("no",)), 10) is None
 
 
 def test_progress_of_the_same_answer_goes_on() -> None:
     first = save(claimed(), CLAIM, Progress(("yes", "and"), 0, True))
     assert first is not None
-    assert save(first, CLAIM, Progress(("yes", "and"), 1, True)) is not None
-    assert settle(first, CLAIM, Answered(("yes", "and")), 10) is not None
+    assert save(first.conversation, CLAIM, Progress(("yes", "and"), 1, True)) is not None
+    assert settle(first.conversation, CLAIM, Answered(("yes", "and")), 10) is not None
 
 
 def test_only_the_same_answer_counts_as_a_repetition() -> None:
@@ -75,16 +75,18 @@ def test_only_the_same_answer_counts_as_a_repetition() -> None:
 def test_a_final_answer_does_not_become_a_draft_again() -> None:
     first = save(claimed(), CLAIM, Progress(("yes",), 1, True))
     assert first is not None
-    assert save(first, CLAIM, Progress(("yes",), 0, False)) is None
-    assert save(first, CLAIM, Progress(("yes",), 0, True)) is None
+    assert save(first.conversation, CLAIM, Progress(("yes",), 0, False)) is None
+    assert save(first.conversation, CLAIM, Progress(("yes",), 0, True)) is None
 
 
 def test_handing_back_with_another_answer_is_refused() -> None:
     """A completion from outside that comes after the first final answer changes nothing."""
     first = save(claimed(), CLAIM, Progress(("yes",), 0, True))
     assert first is not None
-    assert settle(first, CLAIM, Retry(0, is_failure=False, progress=Progress(("no",), 0, True)), 10) is None
-    same = settle(first, CLAIM, Retry(0, is_failure=False, progress=Progress(("yes",), 0, True)), 10)
+    assert (
+        settle(first.conversation, CLAIM, Retry(0, is_failure=False, progress=Progress(("no",), 0, True)), 10) is None
+    )
+    same = settle(first.conversation, CLAIM, Retry(0, is_failure=False, progress=Progress(("yes",), 0, True)), 10)
     assert same is not None
     assert same.conversation.due_at == 10
 

@@ -24,7 +24,9 @@ def test_defaults_are_the_documented_ones() -> None:
         "activity_ms": 5_000,
         "ttl_ms": 3_600_000,
         "on_busy": "queue",
+        "busy_text": "One moment, please: your last message is still being answered. Please write again after that.",
         "max_interrupts": 3,
+        "on_stale": "send",
         "max_attempts": 3,
         "text_format": "lines",
         "priority": 0,
@@ -83,7 +85,7 @@ def test_a_minimum_above_the_maximum_is_refused_in_code_too() -> None:
         ({"silence_ms": 0.5}, "silence_ms = 0.5: expected an integer"),
         ({"silence_ms": 5.0}, "silence_ms = 5.0: expected an integer"),
         ({"silence_ms": True}, "silence_ms = True: expected an integer"),
-        ({"on_busy": "steer"}, 'on_busy = \'steer\': expected one of "queue", "interrupt"'),
+        ({"on_busy": "drop"}, 'on_busy = \'drop\': expected one of "queue", "interrupt"'),
         ({"enabled": 1}, "enabled = 1: expected true or false."),
         ({"max_attempts": 0}, "max_attempts = 0: expected an integer from 1 to 100000."),
         (

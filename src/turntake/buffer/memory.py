@@ -52,6 +52,9 @@ class MemoryStore(Store, Examined):
     async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
         return self.model.save(claim, progress, lease_ms, self.clock.now())
 
+    async def absorb(self, claim: Claim, rules: RulesByAgent) -> Claim | None:
+        return self.model.absorb(claim, rules, self.clock.now())
+
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
         return self.model.settle(claim, settlement, self.clock.now())
 

@@ -52,13 +52,15 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 class Hint(msgspec.Struct, frozen=True, array_like=True):
     """Another process set deadlines before the horizon, or stopped running answers (their keys, turns and epochs).
 
-    `due_at` is the earliest, `later` are others; all are of conversations in one shard.
+    `due_at` is the earliest, `later` are others; all are of conversations in one shard. `offered` are the keys of
+    conversations in which something waits that whoever answers may absorb.
     """
 
     due_at: int
     interrupted: tuple[tuple[str, str, int], ...] = ()
     shard: int = 0
     later: tuple[int, ...] = ()
+    offered: tuple[str, ...] = ()
 
 
 class History(ABC):
@@ -177,14 +179,24 @@ class Store(ABC):
     async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
         """Keeps the answer before it leaves, and the claim for at least `lease_ms` from now, so that nobody else sends.
 
-        False if the claim was lost or handed back: then nothing may leave.
+        False if the claim was lost or handed back, or if the answer is stale: then nothing may leave. A stale answer
+        ends the turn, in the same step, as `on_stale` says.
+        """
+
+    @abstractmethod
+    async def absorb(self, claim: Claim, rules: RulesByAgent) -> Claim | None:
+        """The claim with all that its turn has by now: what waited behind it too, if the rules say "steer" and it is
+        not too much for one turn. Only a turn whose answer is not complete absorbs anything.
+
+        None if the claim was lost or handed back.
         """
 
     @abstractmethod
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
         """Ends the claim; if messages wait, their deadline counts from the same step on.
 
-        False if the claim was lost. Settling again in the same way returns True and changes nothing.
+        False if the claim was lost, or if the answer that it brings is stale, which ends the turn as `save` does.
+        Settling again in the same way returns True and changes nothing.
         """
 
     @abstractmethod

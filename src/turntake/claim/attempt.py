@@ -82,7 +82,6 @@ class Attempt:
         "_ports",
         "_rules",
         "_shared",
-        "claim",
         "company",
         "error",
         "held",
@@ -91,7 +90,6 @@ class Attempt:
     )
 
     def __init__(self, claim: Claim, ports: Ports, shared: Shared) -> None:
-        self.claim = claim
         self.held = HeldClaim(claim, ports.store, shared.options.lease_ms)
         self.is_pending = False
         """Whether the agent will complete the turn through the API: then nobody here extends its lease."""
@@ -104,7 +102,12 @@ class Attempt:
         self._ended = before_attempt(claim.turn, self._rules, not claim.messages, claim.is_unreadable)
         self.company: AllowedCompany = company_of(claim.turn) if self._ended is None else "anybody"
         self._outbox = Outbox(self.held, ports.outbound, ports.observers, shared.breakers)
-        self._control = HandlerControl(self.held, self._outbox)
+        self._control = HandlerControl(self.held, self._outbox, self._rules, ports.observers)
+
+    @property
+    def claim(self) -> Claim:
+        """With what the handler absorbed."""
+        return self.held.claim
 
     @property
     def is_calling(self) -> bool:
@@ -118,6 +121,14 @@ class Attempt:
     def arrived(self, message: Message) -> None:
         """A message came in for this conversation while it is being answered."""
         self._control.arrived(message)
+
+    def offered(self) -> None:
+        """Another process took a message that the handler may absorb."""
+        self._control.tell()
+
+    async def withdrawn_as(self) -> str:
+        """How the turn was closed if its claim was lost because the answer was stale; "" if it was lost otherwise."""
+        return "" if self._rules.on_stale == "send" else await self.held.withdrawn_as()
 
     async def run(self) -> Settlement | None:
         """How the claim ended; None if the agent will complete the turn later."""

@@ -46,13 +46,11 @@ class Outbox:
         "can_send",
         "is_calling",
         "progress",
-        "recipient",
     )
 
     def __init__(self, held: HeldClaim, outbound: Outbound, observers: Observers, breakers: Breakers) -> None:
         claim = held.claim
         self.progress = claim.turn.progress
-        self.recipient = Recipient(claim.key, claim.turn.id, claim.messages)
         self.can_send = outbound.can_send(claim.key)
         self.is_calling = False
         """Whether a reply is with the platform at this moment."""
@@ -66,6 +64,11 @@ class Outbox:
         """The parts of the latest call, if it failed."""
         self._lock: asyncio.Lock | None = None
         """Held by each call of the handler's. Few handlers make any, so only those pay for it."""
+
+    @property
+    def recipient(self) -> Recipient:
+        claim = self._held.claim
+        return Recipient(claim.key, claim.turn.id, claim.messages)
 
     async def commit(self) -> None:
         """Saves the progress, after which no message interrupts the answer."""

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Attempt, Ports, Shared
 from turntake.claim.breakers import Breakers
+from turntake.claim.cancelling import Cancelling
 from turntake.claim.company import Company
 from turntake.claim.fair_claims import FairClaims
 from turntake.claim.handler_limits import HandlerLimits
@@ -64,6 +65,7 @@ class Worker:
         limits, breakers = HandlerLimits(self._clock, options.handler_ms), Breakers(ports.store, alarm.wake)
         self._shared = Shared(options, limits, breakers, SendingPlaces(self._clock), self._free_slot)
         self._outage = Outage(self._clock)
+        self._cancelling = Cancelling(ports.sink)
         self._sending = 0
         self._is_stopping = False
         self._hurried = asyncio.Event()
@@ -91,6 +93,7 @@ class Worker:
                 await asyncio.wait(calling, timeout=SEND_GRACE_MS / 1000)
             at_once = Retry(after_ms=0, is_failure=False)
             await self._while_the_store_answers(*(self._let_go(attempt, at_once) for attempt in unfinished))
+        self._cancelling.close()
         self._shared.limits.close()
         self._shared.breakers.close()
         await end([self._extending])
@@ -135,6 +138,15 @@ class Worker:
         With `epoch`, only that claim's: whoever took the turn since, perhaps to send its answer, goes on.
         """
         attempt = self._latest.get(key)
+        self._cancelling.interrupted(key, turn_id, epoch, None if attempt is None else attempt.claim)
+        self._stop(attempt, turn_id, epoch)
+
+    def finished_elsewhere(self, claim: Claim) -> None:
+        """The turn was completed or failed through the API: whoever still works on it here may stop."""
+        self._cancelling.is_over(claim.key)
+        self._stop(self._latest.get(claim.key), claim.turn.id, claim.epoch)
+
+    def _stop(self, attempt: Attempt | None, turn_id: str, epoch: int | None) -> None:
         if attempt is not None and attempt.claim.turn.id == turn_id and epoch in (None, attempt.claim.epoch):
             self._running[attempt].cancel()
 
@@ -142,6 +154,17 @@ class Worker:
         """A message came in for a conversation that is being answered here."""
         if attempt := self._latest.get(key):
             attempt.arrived(message)
+
+    def offered(self, key: ConversationKey) -> None:
+        """Another process took a message that an answer under way here may absorb."""
+        if attempt := self._latest.get(key):
+            attempt.offered()
+
+    def absorbed(self, claim: Claim) -> None:
+        """An agent that is called from here absorbed messages through the API: they belong to its attempt."""
+        attempt = self._latest.get(claim.key)
+        if attempt is not None and (attempt.claim.turn.id, attempt.claim.epoch) == (claim.turn.id, claim.epoch):
+            attempt.held.claim = claim
 
     async def _claim_until_stopped(self) -> None:
         look_at = None
@@ -218,30 +241,41 @@ class Worker:
         self._ports.observers.tell(Observer.claimed, claim)
         if attempt.company == "nobody":
             self._company.close()
+        self._cancelling.is_over(claim.key)
         self._latest[claim.key] = attempt
         self._running[attempt] = self._loop.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
-        claim, observers = attempt.claim, self._ports.observers
+        observers = self._ports.observers
         try:
             settlement = await (self._run_alone(attempt) if attempt.company == "nobody" else attempt.run())
             if settlement is not None:
-                observers.tell_settled(claim, settlement, attempt.error)
+                observers.tell_settled(attempt.claim, settlement, attempt.error)
+            elif attempt.is_pending:
+                self._cancelling.promised(attempt.claim)
         except ClaimLost:
-            log.warning("A claim was lost; its result counts for nothing", extra=_facts("answer", claim))
-            observers.tell(Observer.lost, claim)
+            await self._tell_lost(attempt)
         except StoreUnavailable:
             text = "A turn could not be settled; it is handed over again when its lease ends"
-            log.error(text, extra=_facts("answer", claim))
-            observers.tell(Observer.unsettled, claim)
+            log.error(text, extra=_facts("answer", attempt.claim))
+            observers.tell(Observer.unsettled, attempt.claim)
         finally:
             del self._running[attempt]
             self._sending -= attempt.is_sending
             if attempt.company == "nobody":
                 self._company.open()
-            if self._latest.get(claim.key) is attempt:
-                del self._latest[claim.key]
+            if self._latest.get(attempt.claim.key) is attempt:
+                del self._latest[attempt.claim.key]
             self._alarm.wake()
+
+    async def _tell_lost(self, attempt: Attempt) -> None:
+        claim, observers = attempt.claim, self._ports.observers
+        status = await attempt.withdrawn_as()
+        if status:
+            observers.tell_withdrawn(claim.key, claim.turn.id, status)
+            return
+        log.warning("A claim was lost; its result counts for nothing", extra=_facts("answer", claim))
+        observers.tell(Observer.lost, claim)
 
     async def _run_alone(self, attempt: Attempt) -> Settlement | None:
         async with self._company.alone(attempt) as pause_ms:

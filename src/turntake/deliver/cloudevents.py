@@ -10,6 +10,7 @@ from turntake.instants import rfc3339
 from turntake.rules.deadline import Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
+from turntake.rules.records import Claim
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SCHEMA_ID = "urn:turntake:messages.batch.ready:1"
@@ -108,6 +109,24 @@ class BatchReady(msgspec.Struct, frozen=True, kw_only=True):
     data: Batch
 
 
+class Interrupted(TurnHeader, frozen=True, rename="camel"):
+    """A turn that is no longer to be answered; its messages come again in another turn, with those that came since."""
+
+    attempt: int
+
+
+class BatchInterrupted(msgspec.Struct, frozen=True, kw_only=True):
+    """The CloudEvent `messages.batch.interrupted`."""
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str
+    source: str
+    type: Literal["messages.batch.interrupted"] = "messages.batch.interrupted"
+    datacontenttype: Literal["application/json"] = "application/json"
+    subject: str
+    data: Interrupted
+
+
 class Reply(msgspec.Struct, frozen=True, rename="camel"):
     """The `index`-th reply to a turn, counted from 0."""
 
@@ -143,6 +162,13 @@ def batch_ready(turn: Turn) -> BatchReady:
         subject=str(turn.conversation),
         data=_batch(turn),
     )
+
+
+def batch_interrupted(claim: Claim) -> BatchInterrupted:
+    """The event that says that nobody waits for the answer to this claim's turn any more."""
+    turn, key = claim.turn, claim.key
+    data = Interrupted(*header_of(turn.id, key, turn.agent), attempt=turn.attempt)
+    return BatchInterrupted(id=f"{turn.id}.{claim.epoch}.interrupted", source=_source(key), subject=str(key), data=data)
 
 
 def reply_ready(key: ConversationKey, turn_id: str, index: int, text: str) -> ReplyReady:

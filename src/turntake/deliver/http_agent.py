@@ -7,7 +7,7 @@ import msgspec
 
 from turntake.clock import Clock
 from turntake.deliver.answer_shapes import replies_in_object
-from turntake.deliver.cloudevents import batch_ready
+from turntake.deliver.cloudevents import batch_interrupted, batch_ready
 from turntake.deliver.http_call import LARGEST_BODY
 from turntake.deliver.options import HttpAgentOptions
 from turntake.deliver.signed_endpoint import SignedEndpoint
@@ -15,8 +15,10 @@ from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.deliver.turn import Turn
 from turntake.errors import Away, CallFailed, GiveUp
 from turntake.platforms.replies import ApiResponse
+from turntake.rules.records import Claim
 
 PAGES = ("<!doctype html", "<html")
+CANCEL_MS = 10_000  # nobody waits for it, and an agent that takes longer will notice by the refusal of its answer
 SHAPES = '{"reply": "…"}, {"replies": ["…", "…"]}, plain text, or nothing'
 
 
@@ -39,6 +41,11 @@ class HttpSink(Sink):
             url, "The agent", timeout_ms=options.timeout_ms, secrets=secrets, retry_ms=retry_ms, clock=clock
         )
         self._pending_ms = options.complete_within_ms
+        self._cancelling = None
+        if options.cancel_url:
+            self._cancelling = SignedEndpoint(
+                options.cancel_url, "The agent", timeout_ms=CANCEL_MS, secrets=secrets, clock=clock
+            )
 
     async def deliver(self, turn: Turn) -> Answer | Pending:
         try:
@@ -53,8 +60,17 @@ class HttpSink(Sink):
             return Answer(replies_in(response))
         raise self._endpoint.error_in(response)
 
+    async def cancel(self, claim: Claim) -> None:
+        if self._cancelling is not None:
+            event = batch_interrupted(claim)
+            response = await self._cancelling.post(event.id, event)
+            if not 200 <= response.status < 300:
+                raise self._cancelling.error_in(response)
+
     async def aclose(self) -> None:
         await self._endpoint.aclose()
+        if self._cancelling is not None:
+            await self._cancelling.aclose()
 
 
 def open_sink(url: str, options: Mapping[str, Any]) -> Sink:

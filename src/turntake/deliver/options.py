@@ -36,6 +36,13 @@ class HttpAgentOptions(msgspec.Struct, frozen=True):
     complete_within_ms: Annotated[
         Wait, msgspec.Meta(description="How long an agent that said 202 has to complete.")
     ] = 600_000
+    cancel_url: Annotated[
+        str,
+        msgspec.Meta(
+            description="Where to POST that the person interrupted a turn, for an agent that does not notice a closed "
+            "request or that said 202."
+        ),
+    ] = ""
 
 
 class ReplyOptions(msgspec.Struct, frozen=True):

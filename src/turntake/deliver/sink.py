@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from turntake.deliver.turn import Turn
+from turntake.rules.records import Claim
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -35,6 +36,14 @@ class Sink(ABC):
         Cancelled when the person interrupts or the claim is lost; what it returns then counts for nothing.
         """
 
+    async def cancel(self, claim: Claim) -> None:
+        """The person interrupted, and nobody waits for an answer to this claim's turn any more.
+
+        Called beside the cancellation of `deliver`, and for a turn that was to be completed later. For an agent that
+        has to be told; it may take its time, and what it raises harms nobody.
+        """
+        return None
+
     async def aclose(self) -> None:
         """Releases connections, if there are any."""
         return None
@@ -43,6 +52,6 @@ class Sink(ABC):
 SinkOpener = Callable[[str, Mapping[str, Any]], Sink]
 """What an entry point in `turntake.sinks` names: it makes the sink for an agent's URL, by the scheme of that URL.
 
-The second argument holds what the operator set for agents that are called: `secrets`, `timeout_ms` and
-`complete_within_ms`. Anything of the sink's own goes into the URL. Raises ConfigurationError.
+The second argument holds what the operator set for agents that are called: `secrets`, `timeout_ms`,
+`complete_within_ms` and `cancel_url`. Anything of the sink's own goes into the URL. Raises ConfigurationError.
 """

@@ -23,6 +23,10 @@ class TurnControl(ABC):
     async def extend(self, duration_ms: int | None) -> None: ...
 
     @abstractmethod
+    async def absorb(self) -> Claim:
+        """The claim with all that its turn has by now."""
+
+    @abstractmethod
     def arrivals(self) -> AsyncIterator[Message]: ...
 
 
@@ -32,7 +36,8 @@ def no_token(turn_id: str) -> str:
 
 
 class Turn:
-    """One person's messages, handed over together; on a retry the same messages under the same id."""
+    """One person's messages, handed over together; on a retry the same messages under the same id, with those that it
+    absorbed."""
 
     def __init__(
         self,
@@ -118,5 +123,16 @@ class Turn:
         await self._control.extend(duration_ms)
 
     def arrivals(self) -> AsyncIterator[Message]:
-        """Messages that come in while the handler runs. They are shown here and still wait for the next turn."""
+        """Messages that come in while the handler runs. They are shown here and wait for the next turn, unless the
+        handler absorbs them."""
         return (message async for message in self._control.arrivals() if not message.is_amendment)
+
+    async def absorb(self) -> tuple[Message, ...]:
+        """Takes what waits into this turn: it is answered and settled with it, and comes again with it after a failure.
+
+        Returns what is new in `messages`, in the person's order. That is nothing if nothing waits, if it is too much
+        for one turn, or unless the rules say `on_busy = "steer"`. What was absorbed gets no other answer than this one.
+        """
+        before = self.claim.turn.tail
+        self.claim = await self._control.absorb()
+        return tuple(message for message in self.claim.messages if message.seq > before)

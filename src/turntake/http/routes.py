@@ -16,7 +16,7 @@ from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
 from turntake.http.events import EventQuery, EventStream
 from turntake.http.health import Health, Ready, healthz, readyz
 from turntake.http.openapi import document
-from turntake.http.views import ConversationDetail, ConversationView, LetterDetail, TurnView
+from turntake.http.views import AbsorbedView, ArrivalsView, ConversationDetail, ConversationView, LetterDetail, TurnView
 from turntake.service import TurnTake
 
 MESSAGES = "/v1/messages"
@@ -149,6 +149,26 @@ ENDPOINTS = (
         scope="turns:complete",
         body=turns.ExtendBody | None,
         answer=TurnView,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        "GET",
+        f"{TURN}/arrivals",
+        "Shows what came since a turn was handed over and waits behind it.",
+        turns.arrivals,
+        scope="turns:complete",
+        query=turns.ArrivalsQuery,
+        answer=ArrivalsView,
+        problems=(404,),
+    ),
+    Endpoint(
+        "POST",
+        f"{TURN}/absorb",
+        "Takes what waits behind a turn into it, where the rules say `steer`.",
+        turns.absorb,
+        scope="turns:complete",
+        body=conversations.NoBody | None,
+        answer=AbsorbedView,
         problems=(404, 409),
     ),
     Endpoint(

@@ -1,4 +1,4 @@
-"""`/v1/turns`: what became of a turn, and its end from outside by an agent that answered 202.
+"""`/v1/turns`: what became of a turn, what came since, and its end from outside by an agent that answered 202.
 
 A turn that is over stays as it ended: orders that come too late are refused and say so.
 """
@@ -13,13 +13,15 @@ from starlette.responses import Response
 from turntake.accept.caller import caller_of
 from turntake.clock import DAY_MS
 from turntake.errors import Problem
-from turntake.http.json import answer, body_of
-from turntake.http.views import turn_view
+from turntake.http.conversations import NoBody
+from turntake.http.json import answer, body_of, query_of
+from turntake.http.views import AbsorbedView, ArrivalsView, message_views, turn_view
 from turntake.rules.message_limits import Text
 from turntake.rules.records import TurnRecord
 from turntake.service import TurnTake
 
 LONGEST_ID = 64  # ours have 37 characters; a longer one is nobody's, and is not looked for
+LONGEST_WAIT_MS = 20_000  # proxies between us and an agent cut a silent request after 30 s or more
 REPLIES = 100  # nobody reads more in one answer
 
 
@@ -52,6 +54,12 @@ class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     lease_ms: Annotated[int, Meta(ge=1, le=DAY_MS)] | None = None
 
 
+class ArrivalsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How long to wait for something to come; not at all if left out."""
+
+    wait_ms: Annotated[int, Meta(ge=0, le=LONGEST_WAIT_MS)] = 0
+
+
 async def show(turns: TurnTake, request: Request) -> Response:
     return answer(turn_view(await _record(turns, request)))
 
@@ -77,6 +85,24 @@ async def extend(turns: TurnTake, request: Request) -> Response:
     if record.turn is not None and not record.turn.is_leased:
         raise Problem(409, "Nobody holds this turn: it waits for its next attempt, so there is nothing to extend.")
     return answer(turn_view(record))
+
+
+async def arrivals(turns: TurnTake, request: Request) -> Response:
+    asked = query_of(request, ArrivalsQuery)
+    found = await turns.arrivals(await _own_turn(turns, request), asked.wait_ms)
+    if found is None:
+        raise _unknown()
+    record, waiting = found
+    return answer(ArrivalsView(record.id, record.status, message_views(waiting, record.key)))  # type: ignore[arg-type]
+
+
+async def absorb(turns: TurnTake, request: Request) -> Response:
+    await body_of(request, NoBody)
+    record, claim, absorbed = await turns.absorb(await _own_turn(turns, request))
+    known = _in_status(record, "answering", "replying")
+    if claim is None:
+        raise Problem(409, "Nobody holds this turn: it waits for its next attempt, which has what is absorbed then.")
+    return answer(AbsorbedView(message_views(absorbed, known.key), turn_view(known)))
 
 
 def turn_id_in(request: Request, name: str) -> str:

@@ -147,6 +147,21 @@ class TurnView(TurnHeader, frozen=True, rename="camel"):
     interrupts: int
 
 
+class ArrivalsView(msgspec.Struct, frozen=True, rename="camel"):
+    """What came since a turn was handed over and waits behind it."""
+
+    turn_id: str
+    status: TurnStatus
+    messages: list[EventMessage]
+
+
+class AbsorbedView(msgspec.Struct, frozen=True, rename="camel"):
+    """What a turn absorbed just now, and the turn with all that it has."""
+
+    absorbed: list[EventMessage]
+    turn: TurnView
+
+
 class LetterView(msgspec.Struct, frozen=True, rename="camel"):
     """A dead letter. Its id is its turn's."""
 

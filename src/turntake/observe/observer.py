@@ -1,10 +1,10 @@
 """The port: who hears of each step of a message's life.
 
-                ┌▶ refused, ignored
-    a message ──┴▶ received ─▶ touched … ─▶ due ─▶ claimed ─▶ replied … ─▶ answered
+                ┌▶ refused, ignored, rejected
+    a message ──┴▶ received ─▶ touched … ─▶ due ─▶ claimed ─▶ absorbed …, replied … ─▶ answered
                                                       │ ▲
                                                       ▼ │
-                 interrupted, failed, put_off, handed_back, pending, lost, unsettled         dead
+      interrupted, discarded, failed, put_off, handed_back, pending, lost, unsettled         dead
                                                                               reported, once the reply has left
 
 The event stream is an observer (`observe/stream.py`). Others are given to `TurnTake(observers=[…])`.
@@ -43,11 +43,17 @@ class Observer:
     def ignored(self, at: int, key: ConversationKey, message: Message, reason: Ignored) -> None:
         """A message was acknowledged and changed nothing."""
 
+    def rejected(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
+        """A message came while its conversation was being answered, and is kept as rejected: nobody answers it."""
+
     def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
         """The person was seen composing, somebody flushed, held or cleared the conversation, or its rules changed."""
 
     def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
-        """A message stopped the answer that was being written; its turn collects again."""
+        """A message stopped the answer that was being written, or made it stale; its turn collects again."""
+
+    def discarded(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        """An answer was stale when it was ready, and is not sent: the newer messages are answered alone."""
 
     def due(self, at: int, claim: Claim) -> None:
         """The wait of a turn is over. Called just before `claimed`, if it is the turn's first attempt.
@@ -57,6 +63,9 @@ class Observer:
 
     def claimed(self, at: int, claim: Claim) -> None:
         """A worker took a turn: an attempt begins."""
+
+    def absorbed(self, at: int, claim: Claim, messages: tuple[Message, ...]) -> None:
+        """Messages that came during the answer belong to its turn from here on; `claim` has all that the turn has."""
 
     def pending(self, at: int, claim: Claim, within_ms: int) -> None:
         """The agent took the turn and will complete it through the API."""
@@ -147,6 +156,10 @@ class Observers:
             self.tell(Observer.failed, claim, settlement, error)
         else:
             self.tell(Observer.put_off, claim, settlement, error)
+
+    def tell_withdrawn(self, key: ConversationKey, turn_id: str, status: str) -> None:
+        """Tells what became of a turn whose answer was stale."""
+        self.tell(Observer.interrupted if status == "interrupted" else Observer.discarded, key, turn_id)
 
     def _collect(self) -> None:
         self._methods.clear()

@@ -18,13 +18,16 @@ from turntake.rules.records import Appended, Claim
 
 Kind = Literal[
     "buffered",
+    "rejected",
     "activity",
     "due",
     "claimed",
+    "absorbed",
     "answered",
     "retrying",
     "failed",
     "interrupted",
+    "discarded",
     "dead-lettered",
     "delivery",
 ]
@@ -115,6 +118,21 @@ class TurnInterrupted(Happening, frozen=True, kw_only=True):
     kind = "interrupted"
 
 
+class MessageRejected(Happening, frozen=True, kw_only=True):
+    kind = "rejected"
+    message_id: str
+    reason: str | None
+
+
+class MessagesAbsorbed(Happening, frozen=True, kw_only=True):
+    kind = "absorbed"
+    messages: int
+
+
+class TurnDiscarded(Happening, frozen=True, kw_only=True):
+    kind = "discarded"
+
+
 class DeadLettered(Happening, frozen=True, kw_only=True):
     """Without `attempt`, the messages were cleared by order and had never been a turn."""
 
@@ -188,6 +206,10 @@ class Stream(Observer):
             )
         )
 
+    def rejected(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
+        turn_id, reason = appended.rejected or "", appended.reason
+        self._publish(MessageRejected(at=at, key=key, turn_id=turn_id, message_id=message.id, reason=reason))
+
     def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
         if touch.kind == "clear":
             self._publish(DeadLettered(at=at, key=key, reason="cleared by order"))
@@ -197,6 +219,12 @@ class Stream(Observer):
 
     def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
         self._publish(TurnInterrupted(at=at, key=key, turn_id=turn_id))
+
+    def absorbed(self, at: int, claim: Claim, messages: tuple[Message, ...]) -> None:
+        self._publish(MessagesAbsorbed(at=at, key=claim.key, turn_id=claim.turn.id, messages=len(messages)))
+
+    def discarded(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        self._publish(TurnDiscarded(at=at, key=key, turn_id=turn_id))
 
     def due(self, at: int, claim: Claim) -> None:
         due = claim.turn.due

@@ -1,4 +1,5 @@
-"""What a message does to its conversation: it waits, it amends what waits, or it stops everything. Pure.
+"""What a message does to its conversation: it waits, amends what waits, is rejected since the agent is busy, or stops
+everything. Pure.
 
 A stop word overtakes what waits. It is sealed at once into a turn of its own, which only has to be claimed, so that the
 agent sees it by itself and before anything that comes later. What waited is closed, and so is the turn that was being
@@ -9,6 +10,7 @@ and are listed as stopped; neither is a dead letter, since the person does not w
 from msgspec.structs import replace
 
 from turntake.rules.buffer import arrival_at
+from turntake.rules.busy import is_to_be_rejected, rejected
 from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Stop
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
@@ -23,13 +25,16 @@ STOPPED = "stop word"
 def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0) -> Change | Stop | None:
     """The conversation with one more message or amendment of `size` bytes; None for an amendment if nothing waits."""
     agent = arrival.agent or conversation.agent
-    rules = arrival.rules.of(agent)
+    rules = arrival.rules_in(conversation)
     if arrival.message.is_amendment:
         amended = amend(conversation, rules, size)
         return None if amended is None else Change(amended)
     cue = arrival.cue.of(agent).kind
     if cue == "stop":
         return stop(conversation, arrival.key, now, agent, size)
+    if is_to_be_rejected(conversation, rules):
+        seq = conversation.next_seq
+        return rejected(conversation, turn_id(arrival.key, seq, seq, conversation.began_at), now)
     return receive(conversation, rules, now, agent, size, cue)
 
 

@@ -106,6 +106,20 @@ def first_portion(conversation: Conversation, buffer: Buffer) -> Portion:
     return buffer.portions[0] if buffer.portions else Portion(conversation.next_seq, buffer.amendments, buffer.size)
 
 
+def after_first_portion(conversation: Conversation, buffer: Buffer, portion: Portion) -> Buffer | None:
+    """What still waits once the first portion is a turn's; None if nothing does."""
+    if portion.end >= conversation.next_seq:
+        return None
+    return replace(
+        buffer,
+        head=portion.end,
+        decisions=buffer.decisions[-1:],
+        interrupts=0,
+        amendments=buffer.amendments - portion.amendments,
+        portions=tuple(each for each in buffer.portions if each.end > portion.end),
+    )
+
+
 def portions_with(turn: SealedTurn, buffer: Buffer | None) -> tuple[Portion, ...]:
     """The portions of a buffer that a turn is put back in front of: it merges with the first of them."""
     if buffer is None or not buffer.portions:

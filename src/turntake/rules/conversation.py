@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from turntake.rules.deadline import Deadline, Decision
+from turntake.rules.rules import OnStale
 
 State = Literal["idle", "collecting", "answering", "replying"]
 Ending = Literal["answered", "failed", "timed_out"]
@@ -17,7 +18,9 @@ Status = Literal[State, "failed", "timed_out"]
 AT_REST: tuple[Status, ...] = ("idle", "failed", "timed_out")
 """The statuses in which nothing waits."""
 ReportedStatus = Literal["sent", "delivered", "read", "failed"]
-TurnStatus = Literal["answering", "replying", "answered", "interrupted", "dead", "cleared", "stopped"]
+TurnStatus = Literal[
+    "answering", "replying", "answered", "interrupted", "discarded", "rejected", "dead", "cleared", "stopped"
+]
 Lease = Literal["", "alone", "promised"]
 """Whose fault it is if a lease ends without a word. "": nobody knows, since other turns ran in the same process.
 "alone": the turn's, since nothing else ran there. "promised": the agent's, which said that it would complete the turn.
@@ -103,6 +106,9 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `size` is how many bytes its messages have, as they are stored.
     `resent` are the platform's ids of replies that failed and were then sent again out of the dead letters.
     `answered_at` is when its answer was complete; 0 before that, or if an earlier release wrote it.
+    `on_stale` is what becomes of its answer if something newer still waits when it is ready.
+    `rejections` is how many messages were rejected while it was being answered.
+    `sealed_tail` is what `tail` was before the turn absorbed messages; 0 if it absorbed none. Its id is made of that.
     """
 
     id: str
@@ -129,6 +135,14 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     size: int = 0
     resent: tuple[str, ...] = ()
     answered_at: int = 0
+    on_stale: OnStale = "send"
+    sealed_tail: int = 0
+    rejections: int = 0
+
+    @property
+    def first_tail(self) -> int:
+        """The last message when it was sealed: a store knows the turn by it, whatever it absorbs."""
+        return self.sealed_tail or self.tail
 
     @property
     def undelivered(self) -> tuple[ReplyReport, ...]:
@@ -255,7 +269,8 @@ _TIMED_OUT = (EXPIRED, TIMED_OUT)
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What became of a range of messages that is no longer open: answered, interrupted, dead, cleared or stopped.
+    """What became of a range of messages that is no longer open: answered, interrupted, discarded, rejected, dead,
+    cleared or stopped.
 
     `portions` are those of a buffer that was cleared or stopped, all of it.
     """
@@ -272,6 +287,11 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     amendments: int = 0
     trace: str = ""
     portions: tuple[Portion, ...] = ()
+
+    @property
+    def first_tail(self) -> int:
+        """As of a sealed turn."""
+        return self.tail if self.turn is None else self.turn.first_tail
 
     @property
     def size(self) -> int:
@@ -294,6 +314,11 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def is_resumable(self) -> bool:
         """Whether its answer is complete, so that all that is left to do is to send it."""
         return self.turn is not None and self.turn.progress.is_final
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether nothing of its answer may leave, since the person wrote more: another turn follows it."""
+        return self.status in ("interrupted", "discarded")
 
     @property
     def is_letter(self) -> bool:

@@ -36,6 +36,7 @@ from turntake.rules.records import (
     TurnRecord,
     appended,
     appended_stop,
+    arrived,
     letter_of,
 )
 from turntake.rules.rules import RulesByAgent
@@ -77,7 +78,15 @@ class Model:
         return [self._keep(c.key, transitions.extend(self._at(c.key), c, lease_ms, now, lease)) for c in claims]
 
     def save(self, claim: Claim, progress: Progress, lease_ms: int = 0, now: int = 0) -> bool:
-        return self._keep(claim.key, transitions.save(self._at(claim.key), claim, progress, lease_ms, now))
+        change = transitions.save(self._at(claim.key), claim, progress, lease_ms, now)
+        return change is not None and not self._is_withdrawn(claim.key, change)
+
+    def absorb(self, claim: Claim, rules: RulesByAgent, now: int) -> Claim | None:
+        conversation = transitions.absorb(self._at(claim.key), claim, rules, now)
+        if conversation is None:
+            return None
+        self.conversations[claim.key] = conversation
+        return self._claim_of(claim.key, conversation)
 
     def settle(self, claim: Claim, settlement: Settlement, now: int) -> bool:
         """Whether the settlement stands; repeating one's own changes nothing and says so."""
@@ -85,8 +94,7 @@ class Model:
         if change is None:
             closed = self.closed.get(claim.turn.id)
             return closed is not None and transitions.is_same(closed, claim, settlement)
-        self._put(claim.key, change)
-        return True
+        return not self._is_withdrawn(claim.key, change)
 
     def next_due(self) -> int | None:
         return min((at for c in self.conversations.values() if (at := c.due_at) is not None), default=None)
@@ -195,7 +203,8 @@ class Model:
         self.messages.setdefault(key, {})[before.next_seq] = stored
         if isinstance(change, Stop):
             return self._stop(key, change)
-        return appended(self._put(key, change), "buffered", change.closed)
+        self._put(key, change)
+        return arrived(arrival, before, change)
 
     def _claim(self, key: ConversationKey, lease_ms: int, now: int) -> Claim:
         conversation = transitions.claim(self.conversations[key], key, lease_ms, now)
@@ -204,6 +213,11 @@ class Model:
         assert turn is not None
         self.owners[turn.id] = key
         self.closed.pop(turn.id, None)
+        return self._claim_of(key, conversation)
+
+    def _claim_of(self, key: ConversationKey, conversation: Conversation) -> Claim:
+        turn = conversation.turn
+        assert turn is not None
         messages = in_order(as_said(self._range(key, turn.head, turn.tail)))
         return Claim(key, conversation.epoch, turn, messages)
 
@@ -213,6 +227,11 @@ class Model:
         for closed in stop.ended:
             self._put(key, Change(stop.conversation, closed))
         return appended_stop(stop)
+
+    def _is_withdrawn(self, key: ConversationKey, change: Change) -> bool:
+        """Keeps the change; whether it took the turn away from its claim."""
+        self._put(key, change)
+        return change.closed is not None and change.closed.is_withdrawn
 
     def _put(self, key: ConversationKey, change: Change) -> Conversation:
         self.conversations[key] = change.conversation

@@ -2,7 +2,7 @@
 
 from turntake.rules.arriving import arrive
 from turntake.rules.conversation import Conversation, Stop
-from turntake.rules.records import Append, Appended, Snapshot, appended, appended_stop
+from turntake.rules.records import Append, Appended, Snapshot, appended, appended_stop, arrived
 
 
 def preview(snapshot: Snapshot | None, arrival: Append, now: int) -> Appended:
@@ -16,4 +16,4 @@ def preview(snapshot: Snapshot | None, arrival: Append, now: int) -> Appended:
         return appended(conversation, "ignored")
     if isinstance(change, Stop):
         return appended_stop(change)
-    return appended(change.conversation, "buffered", change.closed)
+    return arrived(arrival, conversation, change)

@@ -5,15 +5,16 @@ from typing import Literal
 
 import msgspec
 
-from turntake.rules.conversation import Closed, Conversation, SealedTurn, State, Stop
+from turntake.rules.conversation import Change, Closed, Conversation, SealedTurn, State, Stop
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.rules import RulesByAgent
+from turntake.rules.notices import notice_for
+from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.words import NO_CUE, CueByAgent
 
 IsOurs = Callable[[ConversationKey], bool]
 """Whether a report about a reply may come from where it came: it is signed by one account of one platform."""
-AppendStatus = Literal["buffered", "duplicate", "ignored"]
+AppendStatus = Literal["buffered", "duplicate", "ignored", "rejected"]
 
 
 class Append(msgspec.Struct, frozen=True):
@@ -25,12 +26,18 @@ class Append(msgspec.Struct, frozen=True):
     agent: str = ""
     cue: CueByAgent = NO_CUE
 
+    def rules_in(self, conversation: Conversation) -> Rules:
+        """The rules it arrives under, now that the conversation's agent is known."""
+        return self.rules.of(self.agent or conversation.agent)
+
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """What became of it. `interrupted` is the turn whose running answer this message stopped; `stopped` are the ids of
     all that a stop word ended: that turn, what waited, and a stop word that nobody took yet.
 
-    An amendment that found nothing waiting is ignored, and not kept.
+    An amendment that found nothing waiting is ignored, and not kept. A message that came while its conversation was
+    being answered may be `rejected`: then that is the id under which it is kept, as a turn that nobody answers, and
+    `notice` is what the person is to be told, unless they were told during this turn already.
     """
 
     status: AppendStatus
@@ -41,6 +48,8 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     interrupted: str | None = None
     seq: int = 0
     stopped: tuple[str, ...] = ()
+    rejected: str | None = None
+    notice: str = ""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -110,17 +119,32 @@ class Letter(msgspec.Struct, frozen=True):
     trace: str = ""
 
 
-def appended(conversation: Conversation, status: AppendStatus, closed: Closed | None = None) -> Appended:
-    """The answer to an append of anything but a stop word, read off the conversation after it."""
+def appended(conversation: Conversation, status: AppendStatus) -> Appended:
+    """The answer to an append that changed nothing, read off the conversation."""
     due = None if conversation.buffer is None else conversation.buffer.due
+    due_at, reason = (None, None) if due is None else (due.at, due.reason)
+    return Appended(status, conversation.state, conversation.waiting, due_at, reason)
+
+
+def arrived(arrival: Append, before: Conversation, change: Change) -> Appended:
+    """The answer to an append that was stored."""
+    conversation, closed = change
+    seq = before.next_seq
+    if closed is not None and closed.status == "rejected":
+        is_first = conversation.turn is not None and conversation.turn.rejections == 1
+        notice = notice_for(arrival.rules_in(before).busy_text, arrival.message) if is_first else ""
+        return Appended(
+            "rejected", conversation.state, 0, None, closed.reason, seq=seq, rejected=closed.id, notice=notice
+        )
+    due = conversation.buffer.due if conversation.buffer is not None else None
     return Appended(
-        status,
+        "buffered",
         conversation.state,
         conversation.waiting,
         None if due is None else due.at,
         None if due is None else due.reason,
         None if closed is None else closed.id,
-        conversation.next_seq - 1 if status == "buffered" else 0,
+        seq,
     )
 
 
@@ -131,6 +155,15 @@ def appended_stop(stop: Stop) -> Appended:
     return Appended(
         "buffered", stop.conversation.state, 1, due.at, due.reason, next(running, None), stop.turn.head, stopped=ended
     )
+
+
+def waiting_behind(found: Snapshot, claim: Claim) -> tuple[Message, ...]:
+    """The messages that wait while this claim's turn is answered; none if that is no longer the latest claim."""
+    turn, buffer = found.conversation.turn, found.conversation.buffer
+    is_latest = turn is not None and (found.conversation.epoch, turn.id) == (claim.epoch, claim.turn.id)
+    if buffer is None or not is_latest:
+        return ()
+    return tuple(message for message in found.messages if message.seq >= buffer.head)
 
 
 def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...] | None = None) -> Letter:

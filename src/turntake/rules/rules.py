@@ -20,6 +20,7 @@ Phrases = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=LONGEST_PHRASE)], ...],
     Meta(max_length=1_000, extra={"has_spaces": True}),
 ]
+OnStale = Literal["send", "discard", "regenerate"]
 
 
 class RulesByAgent(Protocol):
@@ -74,12 +75,33 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Milliseconds, Meta(description="How long a turn is tried before its messages become a dead letter.")
     ] = 3_600_000
     on_busy: Annotated[
-        Literal["queue", "interrupt"],
+        Literal["queue", "interrupt", "steer", "reject"],
         Meta(
-            description="What a message does while its conversation is being answered: wait, or start the answer anew."
+            description="What a message does while its conversation is being answered: wait, start the answer anew, be "
+            "offered to whoever answers, who may absorb it, or be rejected with a notice."
         ),
     ] = "queue"
-    max_interrupts: Annotated[Count, Meta(description="How often messages may interrupt the answer to one turn.")] = 3
+    busy_text: Annotated[
+        str,
+        Meta(
+            description="What a person is told, once per turn, when a message is rejected because their last one is "
+            "still being answered. A line that begins with a language, as in `@de Einen Moment`, is for those who "
+            "speak it. Empty: nothing is said."
+        ),
+    ] = "One moment, please: your last message is still being answered. Please write again after that."
+    max_interrupts: Annotated[
+        Count,
+        Meta(
+            description="How often messages may interrupt the answer to one turn, or make it stale, before it is sent."
+        ),
+    ] = 3
+    on_stale: Annotated[
+        OnStale,
+        Meta(
+            description="What becomes of an answer if a newer message waits just before its first reply leaves: it is "
+            "sent, it is discarded and the newer messages are answered alone, or all of them are answered together."
+        ),
+    ] = "send"
     max_attempts: Annotated[
         Positive, Meta(description="How many attempts may fail before the messages become a dead letter.")
     ] = 3

@@ -14,7 +14,8 @@ platforms report of replies that left is in `rules/reports.py`.
     collecting   `buffer` waits                      the buffer's              claim -> answering, clear -> idle,
                                                                                resume -> replying,
                                                                                stop -> answering
-    answering    `turn` is sealed                    lease end, or retry       save -> replying, settle -> idle or
+    answering    `turn` is sealed                    lease end, or retry       save -> replying or collecting,
+                                                                               settle -> idle or
                                                                                collecting or replying,
                                                                                interrupt -> collecting or replying
     replying     `turn` is sealed and has a result   lease end, or retry       settle -> idle or collecting or
@@ -32,15 +33,23 @@ import hashlib
 from msgspec.structs import replace
 
 from turntake.rules.buffer import (
+    after_first_portion,
     decided,
     divided,
     first_portion,
     grown_buffer,
     is_ordered,
-    portions_with,
     reconsidered_buffer,
     with_hold,
     with_room,
+)
+from turntake.rules.busy import (
+    interrupted,
+    is_stale,
+    may_interrupt,
+    noted_stale,
+    with_absorbed,
+    without_stale_answer,
 )
 from turntake.rules.conversation import (
     Answered,
@@ -87,14 +96,15 @@ def receive(
     if agent and agent != conversation.agent:
         conversation = replace(conversation, agent=agent)
     closed = None
-    if _may_interrupt(conversation, rules):
-        conversation, closed = _unseal(conversation, now)
+    if may_interrupt(conversation, rules):
+        conversation, closed = interrupted(conversation, now)
     # What interrupted a turn belongs to it: without it, the turn would come again under the same id and number.
     portioned = conversation if closed is not None else with_room(conversation, rules, 1, size)
     buffer = grown_buffer(portioned, rules, now, size, cue)
     began_at = now if conversation.next_seq == 1 else conversation.began_at
-    grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, began_at=began_at)
-    return Change(grown if closed is None else next_resumed(grown), closed)
+    turn = None if conversation.turn is None else noted_stale(conversation.turn, rules)
+    grown = replace(conversation, next_seq=conversation.next_seq + 1, buffer=buffer, turn=turn, began_at=began_at)
+    return _stopped(Change(grown, closed)) if closed is not None else Change(grown)
 
 
 def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversation | None:
@@ -174,6 +184,17 @@ def extend(
     return replace(conversation, turn=extended)
 
 
+def absorb(conversation: Conversation, claim: Claim, by_agent: RulesByAgent, now: int) -> Conversation | None:
+    """What waits belongs to the turn that is being answered, as far as the rules let it; else nothing changes.
+
+    None if the claim was lost or handed back.
+    """
+    turn = _claimed(conversation, claim)
+    if turn is None or not turn.is_leased:
+        return None
+    return with_absorbed(conversation, by_agent.of(turn.agent), now)
+
+
 def let_go(conversation: Conversation, now: int) -> Conversation | None:
     """Whoever held the turn is dead for certain: its lease ends now, and lapses at the next claim, as it would later.
 
@@ -187,27 +208,34 @@ def let_go(conversation: Conversation, now: int) -> Conversation | None:
 
 def save(
     conversation: Conversation, claim: Claim, progress: Progress, lease_ms: int = 0, now: int = 0
-) -> Conversation | None:
+) -> Change | None:
     """The answer so far, kept before any of it leaves; from here on nothing interrupts.
 
     The lease runs at least `lease_ms` from now: whoever saves is about to send, and nobody may take over meanwhile.
     None if the claim was lost or handed back, or if it takes back what is final or has left: the first answer stands.
+    If the first reply would be stale, the turn is closed instead, and nothing may leave.
     """
     turn = _claimed(conversation, claim)
     if turn is None or not turn.is_leased or _takes_back(turn, progress):
         return None
+    if is_stale(conversation, progress):
+        return _stopped(without_stale_answer(conversation, progress, now))
     renewed = replace(turn, due_at=max(turn.due_at, now + lease_ms))
-    return replace(conversation, turn=_with_progress(renewed, progress, now))
+    return Change(replace(conversation, turn=_with_progress(renewed, progress, now)))
 
 
 def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now: int) -> Change | None:
     """The claim ends: answered, to be tried again, or dead. None if the claim was lost.
 
     A turn that waits for its next attempt may still be answered by the last one, whose answer came late.
+    An answer that comes with the settlement and is stale does not count: the turn is closed as when it is saved.
     """
     turn, epoch = _claimed(conversation, claim), claim.epoch
     if turn is None:
         return None
+    answer = _answer_in(settlement)
+    if answer is not None and is_stale(conversation, answer):
+        return _stopped(without_stale_answer(conversation, answer, now))
     if isinstance(settlement, Retry):
         waiting = _handed_back(turn, settlement, now)
         return None if waiting is None else Change(replace(conversation, turn=waiting))
@@ -239,6 +267,17 @@ def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation
     untried = replace(untried, reports=reports, resent=resent)
     again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
     return next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
+
+
+def _answer_in(settlement: Settlement) -> Progress | None:
+    """The answer that a settlement brings, if it brings one."""
+    if isinstance(settlement, Answered):
+        return Progress(settlement.replies, is_final=True)
+    return settlement.progress if isinstance(settlement, Retry) else None
+
+
+def _stopped(change: Change) -> Change:
+    return Change(next_resumed(change.conversation), change.closed)
 
 
 def next_resumed(conversation: Conversation) -> Conversation:
@@ -363,52 +402,8 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
         amendments=portion.amendments,
         size=portion.size,
     )
-    rest = None
-    if portion.end < conversation.next_seq:
-        rest = replace(
-            buffer,
-            head=portion.end,
-            decisions=buffer.decisions[-1:],
-            interrupts=0,
-            amendments=buffer.amendments - portion.amendments,
-            portions=tuple(each for each in buffer.portions if each.end > portion.end),
-        )
+    rest = after_first_portion(conversation, buffer, portion)
     return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
-
-
-def _may_interrupt(conversation: Conversation, rules: Rules) -> bool:
-    """A turn can only merge with what follows it directly: messages cleared in between stay out of it."""
-    turn, buffer = conversation.turn, conversation.buffer
-    return (
-        turn is not None
-        and rules.enabled
-        and rules.on_busy == "interrupt"
-        and not turn.is_committed
-        and turn.interrupts < rules.max_interrupts
-        and turn.tail + 1 == (conversation.next_seq if buffer is None else buffer.head)
-    )
-
-
-def _unseal(conversation: Conversation, now: int) -> Change:
-    """The sealed range waits again, in front of what came since; the person's silence and max wait start anew."""
-    turn, buffer = conversation.turn, conversation.buffer
-    assert turn is not None
-    waiting = Buffer(
-        head=turn.head,
-        first_at=now,
-        last_at=buffer.last_at if buffer else turn.last_at,
-        due=Deadline(now, "silence"),
-        due_by_messages=Deadline(now, "silence"),
-        decisions=turn.decisions + (buffer.decisions if buffer else ()),
-        held_until=buffer.held_until if buffer else 0,
-        interrupts=turn.interrupts + 1,
-        amendments=turn.amendments + (buffer.amendments if buffer else 0),
-        portions=portions_with(turn, buffer),
-        size=(buffer.size if buffer else 0) + (0 if buffer and buffer.portions else turn.size),
-    )
-    epoch = conversation.epoch + 1
-    closed = Closed(turn.id, turn.head, turn.tail, "interrupted", epoch, now, turn)
-    return Change(replace(conversation, epoch=epoch, turn=None, buffer=waiting), closed)
 
 
 def _flushed(conversation: Conversation, now: int) -> Conversation:

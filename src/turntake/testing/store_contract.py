@@ -24,6 +24,7 @@ from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, Tu
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.words import NO_CUE, Cue
+from turntake.testing.busy_contract import BusyContract
 from turntake.testing.clock import VirtualClock
 from turntake.testing.documents_contract import DocumentsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
@@ -80,7 +81,7 @@ def texts_of(holder: Claim | Snapshot | TurnRecord | Letter | None) -> list[str]
     return [message.text for message in holder.messages]
 
 
-class StoreContract(DocumentsContract):
+class StoreContract(DocumentsContract, BusyContract):
     """One class to subclass. Only `open_store` has to be written; a store that forgets sets `is_durable`."""
 
     is_durable = True

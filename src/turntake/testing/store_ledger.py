@@ -4,10 +4,11 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Conversation, Dead, ReplyReport, Retry, Settlement
+from turntake.rules.conversation import Closed, Conversation, Dead, ReplyReport, Retry, Settlement
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.records import Append, Appended, Claim
+from turntake.rules.rules import Rules
 
 
 class Ledger:
@@ -62,11 +63,19 @@ class Ledger:
         """What is to become of it."""
         if arrival.message.is_amendment and not self.waiting(arrival.key):
             return "ignored"
-        return "duplicate" if self.knows(arrival.key, arrival.message.id) else "buffered"
+        if self.knows(arrival.key, arrival.message.id):
+            return "duplicate"
+        rules = arrival.rules.of("")
+        is_busy = bool(self.sealed_ranges(arrival.key)) and not self.waiting(arrival.key)
+        is_rejected = is_busy and rules.enabled and rules.on_busy == "reject" and not arrival.message.is_amendment
+        return "rejected" if is_rejected else "buffered"
 
     def appended(self, arrival: Append, answer: Appended, now: int) -> None:
         key, message = arrival.key, arrival.message
         assert answer.status == self.status(arrival)
+        if answer.rejected is not None:
+            self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
+            self.end(key, answer.rejected, range(answer.seq, answer.seq + 1), now, is_letter=False)
         if answer.status != "buffered":
             return
         self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
@@ -130,6 +139,17 @@ class Ledger:
         self.leases[claim.key] = (epoch, max(until_at, now + lease_ms))
         self.saved.add(claim.turn.id)
 
+    def absorbed(self, claim: Claim, rules: Rules) -> None:
+        """What waited next to the turn belongs to it, or the turn is as it was."""
+        assert self.holds(claim), "only the latest claim absorbs"
+        before, after = self.sealed[claim.key], range(claim.turn.head, claim.turn.tail + 1)
+        assert before.start == after.start
+        assert before == after or rules.on_busy == "steer"
+        assert len(self.among(claim.key, after)) == len(after), "nothing in between is missing or settled"
+        self.sealed[claim.key] = after
+        assert claim.messages == in_order(as_said(self.among(claim.key, after)))
+        self.seen[claim.turn.id] = claim
+
     def settled(self, claim: Claim, settlement: Settlement, now: int) -> None:
         if claim.turn.id in self.ended:
             return
@@ -142,6 +162,21 @@ class Ledger:
         del self.leases[claim.key]
         is_letter = isinstance(settlement, Dead) or bool(self.failed[claim.turn.id])
         self.end(claim.key, claim.turn.id, self.sealed.pop(claim.key), now, is_letter=is_letter)
+        self._take_resumed(claim.key)
+
+    def holds(self, claim: Claim) -> bool:
+        """Whether this is the latest claim of a turn that is open."""
+        return self.leases.get(claim.key, (0, 0))[0] == claim.epoch
+
+    def withdrawn(self, claim: Claim, closed: Closed, now: int) -> None:
+        """The latest claim was refused and its turn is closed: its answer was stale."""
+        assert closed.reason == "stale"
+        assert claim.turn.id not in self.saved, "nothing is stale after the point of no return"
+        assert any(not message.is_amendment for message in self.waiting(claim.key)), "something newer waits"
+        del self.leases[claim.key]
+        numbers = self.sealed.pop(claim.key)
+        if closed.status == "discarded":
+            self.end(claim.key, claim.turn.id, numbers, now, is_letter=False)
         self._take_resumed(claim.key)
 
     def end(self, key: ConversationKey, ended_id: str, numbers: range, now: int, is_letter: bool) -> None:

@@ -56,7 +56,12 @@ RULES = (
     Rules(enabled=False),
     Rules(on_busy="interrupt"),
     Rules(on_busy="interrupt", max_interrupts=1, max_wait_ms=2_000),
+    Rules(on_stale="regenerate", max_interrupts=2),
+    Rules(on_stale="discard", max_interrupts=1),
+    Rules(on_busy="steer", capacity=4),
+    Rules(on_busy="reject"),
 )
+STEER = Rules(on_busy="steer")
 AGENTS = ("", "sales")
 BY_AGENT = RuleBook({RuleScope("agent", "sales"): Layer({"max_messages": 2, "silence_ms": 2_000})}).of(STRANGER)
 """Rules that only the store can tell, since it alone knows the agent that a conversation has."""
@@ -108,6 +113,7 @@ settlements: st.SearchStrategy[Settlement] = st.sampled_from(
         Retry(1_000, is_failure=False),
         Retry(1_000, is_failure=False, is_tried=False),
         Retry(1_000, is_failure=False, error="nobody", is_away=True),
+        Retry(0, is_failure=False, progress=Progress(("hello",), is_final=True)),
         Dead("failed 3 times", "boom", "in line 5"),
     ]
 )
@@ -249,6 +255,18 @@ class ModelMachine(RuleBasedStateMachine):
         claim = self.claims[-1 - which % len(self.claims)]
         if self.ask(lambda store: store.save(claim, progress, lease_ms)):
             self.ledger.save(claim, lease_ms, self.clock.now())
+        else:
+            self._see_whether_stale(claim)
+
+    @precondition(lambda self: self.claims)
+    @rule(which=anyone, rules=st.sampled_from([STEER, STEER, Rules()]), message=messages)
+    def absorb(self, which: int, rules: Rules, message: Message) -> None:
+        """Whoever answers, or answered once, takes what waits into the turn."""
+        claim = self.claims[-1 - which % len(self.claims)]
+        self.append([Append(claim.key, message, rules)])
+        grown = self.ask(lambda store: store.absorb(claim, rules))
+        if grown is not None:
+            self.ledger.absorbed(grown, rules)
 
     @precondition(lambda self: any(self.held.values()))
     @rule(which=anyone, settlement=settlements)
@@ -361,6 +379,14 @@ class ModelMachine(RuleBasedStateMachine):
     def _settle(self, claim: Claim, settlement: Settlement) -> None:
         if self.ask(lambda store: store.settle(claim, settlement)):
             self.ledger.settled(claim, settlement, self.clock.now())
+        else:
+            self._see_whether_stale(claim)
+
+    def _see_whether_stale(self, claim: Claim) -> None:
+        """A claim that was refused had its turn taken away, if its answer was stale."""
+        record = self.ask(lambda store: store.history.turn(claim.turn.id))
+        if record is not None and record.closed is not None and self.ledger.holds(claim):
+            self.ledger.withdrawn(claim, record.closed, self.clock.now())
 
     def _check_numbers(self, key: ConversationKey, conversation: Conversation) -> None:
         turn, buffer = conversation.turn, conversation.buffer

@@ -105,7 +105,10 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ('port = "8080"', 'port = "8080" in turntake.toml: expected an integer from 0 to 65535.'),
         ("port = [1]", "port = [1] in turntake.toml: expected an integer"),
         ("[rules]\nenabled = 3", "rules.enabled = 3 in turntake.toml: expected true or false."),
-        ('[rules]\non_busy = "drop"', 'rules.on_busy = "drop" in turntake.toml: expected one of "queue", "interrupt".'),
+        (
+            '[rules]\non_busy = "drop"',
+            'rules.on_busy = "drop" in turntake.toml: expected one of "queue", "interrupt", "',
+        ),
         ("[rules]\non_busy = [1]", "rules.on_busy = [1] in turntake.toml: expected one of"),
         ("store = 2026-11-15", 'store = "2026-11-15" in turntake.toml: expected a text.'),
         ("stoer = 1", "stoer in turntake.toml: there is no such setting; did you mean store?"),
@@ -115,9 +118,7 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ('[agent]\nurl = "x"', "[agent] in turntake.toml: `agent` is a single value, written agent = ..."),
         ("[worker.deep]\nx = 1", "worker.deep in turntake.toml: there is no such setting"),
         ("[rules]\npriority = 11", "rules.priority = 11 in turntake.toml: expected an integer from -10 to 10."),
-        ('[rules]\non_stale = "send"', "rules.on_stale in turntake.toml: comes in a later release"),
-        ('[rules]\non_busy = "steer"', 'rules.on_busy = "steer" in turntake.toml: "steer" comes in a later release'),
-        ('[rules]\non_busy = "reject"', '"reject" comes in a later release'),
+        ('[rules]\non_stale = "keep"', 'rules.on_stale = "keep" in turntake.toml: expected one of "send", "discard"'),
         (
             "[rules.tenant]\nsilence_ms = 1",
             "[rules.tenant] in turntake.toml: say which tenant it is for, as in [rules.",
@@ -126,7 +127,6 @@ def test_texts_become_types(text: str, value: bool) -> None:
         ("[rules.tenant.acme]\nsilnce_ms = 1", "such setting; did you mean rules.tenant.acme.silence_ms?"),
         ("[rules.tenant.acme]\nsilence_ms = -1", "rules.tenant.acme.silence_ms = -1 in turntake.toml: expected an int"),
         ("[rules.platform.slack]\nshare = 5", "share is about a tenant as a whole: set it for the tenant or for all"),
-        ('[rules.agent.x]\non_busy = "steer"', 'rules.agent.x.on_busy = "steer" in turntake.toml: "steer" comes in a'),
         ('[rules.agent.x]\npreset = "quick"', 'rules.agent.x.preset = "quick" in turntake.toml: expected one of'),
         (
             '[rules.conversation."a"]\nsilence_ms = 1',
@@ -173,7 +173,7 @@ def test_a_secret_is_not_repeated_in_the_message() -> None:
     ("environ", "says"),
     [
         ({"TURNTAKE_PORT": "x"}, 'port = "x" in TURNTAKE_PORT: expected an integer from 0 to 65535.'),
-        ({"TURNTAKE_RULES_ON_BUSY": "steer"}, '"steer" comes in a later release'),
+        ({"TURNTAKE_RULES_ON_BUSY": "drop"}, 'rules.on_busy = "drop" in TURNTAKE_RULES_ON_BUSY: expected one of'),
         ({"TURNTAKE_RULES_PRESET": "x"}, '"complex-inquiry"'),
         ({"TURNTAKE_RULES_STOP_WORDS": "stop, @xx"}, 'stop_words has "@xx": there are lists of our own for "@de"'),
         ({"TURNTAKE_RULES_STOP_WORDS": "stop," + "x" * 101}, "expected a list of texts"),
@@ -204,10 +204,9 @@ def test_a_config_in_another_encoding_says_so() -> None:
 
 def test_unknown_variables_are_warned_about() -> None:
     """A typo in the environment must not stop a server, and must not pass unseen either."""
-    names = ("TURNTAKE_SOTRE", "TURNTAKE_RULES_ON_STALE", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
+    names = ("TURNTAKE_SOTRE", "TURNTAKE_WHATSAPP_APP_SECRT", "TURNTAKE_STORE", "PATH")
     options = load(environ=dict.fromkeys(names, "memory://"))
     assert options.sources.warnings == (
-        "TURNTAKE_RULES_ON_STALE is ignored: it comes in a later release; remove it for now.",
         "TURNTAKE_SOTRE is ignored: there is no such setting; did you mean TURNTAKE_STORE?",
         "TURNTAKE_WHATSAPP_APP_SECRT is ignored: there is no such setting; did you mean TURNTAKE_WHATSAPP_APP_SECRET?",
     )

@@ -17,6 +17,7 @@ from turntake.buffer.codec import decode_conversation, encode
 from turntake.rules import reports, transitions
 from turntake.rules.arriving import arrive
 from turntake.rules.buffer import arrival_at
+from turntake.rules.busy import is_offered
 from turntake.rules.conversation import (
     Change,
     Closed,
@@ -31,7 +32,7 @@ from turntake.rules.conversation import (
 )
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, Claim, appended, appended_stop
+from turntake.rules.records import Append, Appended, Claim, appended, appended_stop, arrived
 from turntake.rules.rules import RulesByAgent
 from turntake.rules.transitions import open_ranges
 
@@ -76,7 +77,8 @@ class Draft(msgspec.Struct, gc=False):
     """Decides on a row, operation after operation. Nothing counts until the store has taken the whole draft.
 
     `known` are ids of messages that the store is known to hold already. `body` and `version` are given by `encode`. If
-    the draft is refused, the row is to be kept for this process for `keep_ms`.
+    the draft is refused, the row is to be kept for this process for `keep_ms`. It `is_offer` if it adds a message that
+    whoever answers may absorb.
     """
 
     key: ConversationKey
@@ -92,6 +94,7 @@ class Draft(msgspec.Struct, gc=False):
     closed: tuple[Closed, ...] = ()
     ended: tuple[Closed, ...] = ()
     keep_ms: int = 0
+    is_offer: bool = False
 
     def __post_init__(self) -> None:
         self.conversation, self.version = self.row.conversation, self.row.version
@@ -140,7 +143,10 @@ class Draft(msgspec.Struct, gc=False):
         self.added[message_id] = Added(before.next_seq, message_id, at, payload)
         if isinstance(change, Stop):
             return self._stop(change)
-        return appended(self._put(change), "buffered", change.closed)
+        if before.turn is not None and is_offered(change.conversation, arrival.rules_in(before)):
+            self.is_offer = True
+        self._put(change)
+        return arrived(arrival, before, change)
 
     def touch(self, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         if not self.is_there:
@@ -168,14 +174,18 @@ class Draft(msgspec.Struct, gc=False):
         return self._keep(transitions.let_go(self.conversation, self.now))
 
     def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
-        return self._keep(transitions.save(self.conversation, claim, progress, lease_ms, self.now))
+        return self._is_done(transitions.save(self.conversation, claim, progress, lease_ms, self.now))
+
+    def absorb(self, claim: Claim, rules: RulesByAgent) -> SealedTurn | None:
+        """The turn with all that it has by now; None if the claim was lost."""
+        grown = transitions.absorb(self.conversation, claim, rules, self.now)
+        if grown is None:
+            return None
+        self.conversation = grown
+        return grown.turn
 
     def settle(self, claim: Claim, settlement: Settlement) -> bool:
-        change = transitions.settle(self.conversation, claim, settlement, self.now)
-        if change is None:
-            return False
-        self._put(change)
-        return True
+        return self._is_done(transitions.settle(self.conversation, claim, settlement, self.now))
 
     def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
         """The rest of its answer is to be sent; or its messages wait again, as they are stored, with new numbers."""
@@ -216,6 +226,13 @@ class Draft(msgspec.Struct, gc=False):
         self.closed = (*self.closed, *stop.ended)
         self.conversation = stop.conversation
         return appended_stop(stop)
+
+    def _is_done(self, change: Change | None) -> bool:
+        """Keeps the change; False if there is none, or if it took the turn away from its claim."""
+        if change is None:
+            return False
+        self._put(change)
+        return change.closed is None or not change.closed.is_withdrawn
 
     def _put(self, change: Change) -> Conversation:
         self.conversation = change.conversation

@@ -160,15 +160,17 @@ def divided(jobs: list[Job], refusals: list[Refusal | None]) -> tuple[list[Job],
     return taken, again
 
 
-def interruptions(taken: list[Draft]) -> Hint | None:
-    """Word of answers that were stopped. Only once they are stored: one that goes on after all must not be stopped."""
+def news_for_handlers(taken: list[Draft]) -> Hint | None:
+    """Word of answers that were stopped, and of messages that are offered to whoever answers. Only once they are
+    stored: an answer that goes on after all must not be stopped."""
     stopped = tuple(
         (str(draft.key), closed.id, closed.epoch - 1)
         for draft in taken
         for closed in draft.closed
-        if closed.status == "interrupted" or (closed.status == "stopped" and closed.turn is not None)
+        if closed.is_withdrawn or (closed.status == "stopped" and closed.turn is not None)
     )
-    return Hint(taken[0].now + HORIZON_MS, stopped) if stopped else None
+    offered = tuple(str(draft.key) for draft in taken if draft.is_offer)
+    return Hint(taken[0].now + HORIZON_MS, stopped, offered=offered) if stopped or offered else None
 
 
 class Backlog:

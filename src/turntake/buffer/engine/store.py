@@ -134,6 +134,13 @@ class CasStore(Store, Clocked):
     async def save(self, claim: Claim, progress: Progress, lease_ms: int = 0) -> bool:
         return await self._submit(claim.key, lambda draft: draft.save(claim, progress, lease_ms))
 
+    async def absorb(self, claim: Claim, rules: RulesByAgent) -> Claim | None:
+        turn = await self._submit(claim.key, lambda draft: draft.absorb(claim, rules))
+        if turn is None:
+            return None
+        messages = await self.backend.messages(claim.key, turn.head, turn.tail)
+        return Claim(claim.key, claim.epoch, turn, in_order(as_said(messages.values())))
+
     async def settle(self, claim: Claim, settlement: Settlement) -> bool:
         if await self._submit(claim.key, lambda draft: draft.settle(claim, settlement)):
             return True
@@ -185,7 +192,7 @@ class CasStore(Store, Clocked):
                 if woken_at is not None:
                     self._lookout.expect(hint.shard, due_at)
                     wakes.append(woken_at)
-            yield Hint(min(wakes), hint.interrupted)
+            yield Hint(min(wakes), hint.interrupted, offered=hint.offered)
 
     def _take_place(self, place: Place) -> None:
         self._place = place

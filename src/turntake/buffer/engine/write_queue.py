@@ -23,7 +23,7 @@ from typing import Any
 from turntake.buffer.engine.backend import Backend
 from turntake.buffer.engine.draft import Draft
 from turntake.buffer.engine.hints import NoHints
-from turntake.buffer.engine.jobs import Backlog, Call, Job, divided, interruptions
+from turntake.buffer.engine.jobs import Backlog, Call, Job, divided, news_for_handlers
 from turntake.buffer.engine.row_cache import RowCache
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock, real_pause
@@ -180,8 +180,8 @@ class WriteQueue:
         taken, again = divided(written, refusals)
         for job in taken:
             self._succeed(job)
-        if interrupted := [job.draft for job in taken if job.draft.closed]:
-            await self._publish_interruptions(interrupted)
+        if noteworthy := [job.draft for job in taken if job.draft.closed or job.draft.is_offer]:
+            await self._publish_news(noteworthy)
         return [job for job in again if self._is_to_go_on(job)]
 
     def _ask_to_keep(self, jobs: list[Job]) -> None:
@@ -245,10 +245,10 @@ class WriteQueue:
         """It was published: until its deadlines have come, those close after them need no other."""
         self._hinted.update((slice_of(due_at), due_at) for due_at in (hint.due_at, *hint.later))
 
-    async def _publish_interruptions(self, taken: list[Draft]) -> None:
-        if stopped := interruptions(taken):
+    async def _publish_news(self, taken: list[Draft]) -> None:
+        if news := news_for_handlers(taken):
             with suppress(StoreUnavailable):
-                await self._backend.hints.publish(stopped)
+                await self._backend.hints.publish(news)
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         """After an error nobody knows what the store has. What waited behind a database that does not answer is told

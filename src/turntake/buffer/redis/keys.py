@@ -68,5 +68,6 @@ def shard_hash_of(turn_id: str) -> int | None:
 
 
 def member(turn: Closed | SealedTurn) -> str:
-    """A turn in its conversation's index: of those with the same first message, the longest sorts last."""
-    return f"{turn.tail:0{MEMBER_DIGITS}}{turn.id}"
+    """A turn in its conversation's index: of those with the same first message, the longest sorts last. What it absorbs
+    does not change its place."""
+    return f"{turn.first_tail:0{MEMBER_DIGITS}}{turn.id}"

@@ -118,7 +118,7 @@ class SqliteArchive(Archive):
             else:
                 run(self._writer, "keep_ids", *numbers, closed.at)
             run(self._writer, "drop_messages", *numbers)
-        run(self._writer, "drop_turn", *numbers)
+        run(self._writer, "drop_turn", conversation, closed.head, closed.first_tail)
 
 
 def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:

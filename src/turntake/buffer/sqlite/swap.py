@@ -164,7 +164,7 @@ class Swap:
 
     def _write_turns(self, number: int, draft: Draft) -> None:
         for opened in draft.opened:
-            self._connection.execute(SQL["open_turn"], (number, opened.head, opened.tail, opened.id))
+            self._connection.execute(SQL["open_turn"], (number, opened.head, opened.first_tail, opened.id))
         for closed in draft.closed:
             self._connection.execute(SQL["close_turn"], _closed(number, closed))
         for letter in draft.ended:
@@ -184,7 +184,7 @@ class Swap:
 
 def _closed(number: int, closed: Closed) -> tuple[Any, ...]:
     letter_at = closed.at if closed.is_letter else None
-    return (number, closed.head, closed.tail, closed.id, closed.at, letter_at, encode(closed))
+    return (number, closed.head, closed.first_tail, closed.id, closed.at, letter_at, encode(closed))
 
 
 def _message(number: int, message: Added) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import msgspec
 from turntake.buffer.codec import decode_conversation
 from turntake.buffer.engine.backend import Backend
 from turntake.buffer.engine.draft import Draft, Row
-from turntake.buffer.engine.jobs import Job, divided, interruptions
+from turntake.buffer.engine.jobs import Job, divided, news_for_handlers
 from turntake.buffer.engine.write_queue import WriteQueue
 from turntake.buffer.sqlite.commit_thread import LARGEST_TRANSACTION, CommitThread
 from turntake.buffer.sqlite.hints import SqliteHints
@@ -114,5 +114,5 @@ class TransactionQueue(WriteQueue):
             if hint is not None:
                 self._remember_hint(hint)
                 self._hints.send(hint)
-            if stopped := interruptions(taken):
-                self._hints.send(stopped)
+            if news := news_for_handlers(taken):
+                self._hints.send(news)

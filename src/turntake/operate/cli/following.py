@@ -15,7 +15,7 @@ from turntake.operate.client import Client
 
 POLL_MS = 200  # an answer is seen as soon as a person would notice, and a server hardly notices the question
 LATE_MS = 5_000  # a worker takes what is due within milliseconds; after this long somebody should know
-OVER = ("answered", "dead", "cleared", "stopped")
+OVER = ("answered", "discarded", "rejected", "dead", "cleared", "stopped")
 
 
 class Follower:
@@ -84,8 +84,10 @@ def print_turn(turn: dict[str, Any], json: bool = False) -> int:
     elif turn["status"] == "stopped":
         say(f"{paint('yellow', 'not answered')}, since the person said to stop")
     elif not is_answered:
-        error = clean(turn["error"] or turn["reason"])
-        say(f"{paint('red', 'not answered')} ({error}); turntake letters show {turn['turnId']}")
+        is_letter = turn["status"] in ("dead", "cleared")
+        error = clean((turn["error"] or turn["reason"]) if is_letter else turn["status"])
+        command = f"turntake {'letters' if is_letter else 'turns'} show {turn['turnId']}"
+        say(f"{paint('red', 'not answered')} ({error}); {command}")
     else:
         waited = f"{counted(turn['messageCount'], 'message')} in one turn; the wait ended by: {turn['reason']}"
         say(f"{paint('green', 'answered')} {paint('dim', waited)}")

@@ -26,9 +26,6 @@ from turntake.operate.options.trusted_file import why_not_ours
 from turntake.rules.rules import PRESETS, Rules
 
 CONFIG_FILE = "turntake.toml"
-LATER = "comes in a later release; remove it for now"
-LATER_KEYS = frozenset({"rules.on_stale"})
-LATER_VALUES = frozenset({("rules.on_busy", "steer"), ("rules.on_busy", "reject")})
 
 
 Keys = tuple[str, ...]
@@ -195,8 +192,6 @@ def _odd_names(environ: Mapping[str, str], known: Catalogue, named: NamedAccount
 
 
 def _why_ignored(name: str, known: Catalogue) -> str:
-    if name.removeprefix(PREFIX).replace("_", ".", 1).lower() in LATER_KEYS:
-        return f"it {LATER}."
     why = unusable(name, known) or unnamed(name, known)
     return why or f"there is no such setting{_suggestion(name, known.by_env)}"
 
@@ -267,8 +262,6 @@ def _from_accounts(file: ConfigFile, named: NamedAccounts, known: Catalogue) -> 
 
 
 def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
-    if _unscoped(key) in LATER_KEYS:
-        raise ConfigurationError(f"{key} in {path}: {LATER}.")
     setting = next((setting for setting in settings if setting.key == key), None)
     if setting is None:
         near = [s.key for s in settings if not s.is_secret]
@@ -280,11 +273,6 @@ def _setting(key: str, settings: Sequence[Setting], path: Path) -> Setting:
     return setting
 
 
-def _unscoped(key: str) -> str:
-    """The key of the same rule for everybody, if it is that of a scope."""
-    return f"{key.partition('.')[0]}.{key.rpartition('.')[2]}"
-
-
 def _suggestion(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else "; `turntake doctor --all` lists them."
@@ -292,8 +280,6 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = False) -> Any:
     """The value in its type. Flags and the environment hold texts; TOML has types of its own, which must fit."""
-    if isinstance(value, str) and (_unscoped(setting.key), value) in LATER_VALUES:
-        raise ConfigurationError(f'{setting.key} = "{value}" {where}: "{value}" {LATER}.')
     if not is_typed and _is_list(setting):
         items = value.split(",") if setting.has_spaces else value.replace(",", " ").split()
         value = tuple(" ".join(item.split()) for item in items if item.strip())
