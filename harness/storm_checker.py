@@ -18,18 +18,26 @@ class Line(NamedTuple):
     run: int = 0
 
 
-def broken(log: list[Line], *, most_runs: int, answers: int | None = None) -> list[str]:
+def broken(
+    log: list[Line], *, most_runs: int, answers: int | None = None, leaves_nothing_out: bool = False
+) -> list[str]:
     """Everything that is wrong, in words; nothing if all is well.
 
-    An answer may take `most_runs` runs of the agent, and each person gets so many `answers` if that is given.
+    An answer may take `most_runs` runs of the agent, and each person gets so many `answers` if that is given. If an
+    answer `leaves_nothing_out`, it is to everything that was acknowledged before its run ended.
     """
     by_person: dict[str, list[Line]] = defaultdict(list)
     for line in log:
         by_person[line.person].append(line)
-    return [f"{person}: {fault}" for person, lines in by_person.items() for fault in _faults(lines, most_runs, answers)]
+    faults: list[str] = []
+    for person, lines in by_person.items():
+        found = [*_faults(lines, answers), *_run_faults(lines, most_runs)]
+        found += _omissions(lines) if leaves_nothing_out else ()
+        faults += (f"{person}: {fault}" for fault in found)
+    return faults
 
 
-def _faults(lines: list[Line], most_runs: int, answers: int | None) -> Iterator[str]:
+def _faults(lines: list[Line], answers: int | None) -> Iterator[str]:
     said = [line.ids[0] for line in lines if line.kind == "said"]
     sent = [line for line in lines if line.kind == "sent"]
     answered = [id for line in sent for id in line.ids]
@@ -43,7 +51,6 @@ def _faults(lines: list[Line], most_runs: int, answers: int | None) -> Iterator[
         yield f"out of order: {', '.join(answered)}"
     if answers is not None and len(sent) != answers:
         yield f"{len(sent)} answers instead of {answers}"
-    yield from _run_faults(lines, most_runs)
 
 
 def _run_faults(lines: list[Line], most_runs: int) -> Iterator[str]:
@@ -57,3 +64,17 @@ def _run_faults(lines: list[Line], most_runs: int) -> Iterator[str]:
             if runs > most_runs:
                 yield f"an answer took {runs} runs, and {most_runs} are allowed"
             runs = 0
+
+
+def _omissions(lines: list[Line]) -> Iterator[str]:
+    said: list[str] = []
+    left_out: dict[int, list[str]] = {}
+    for line in lines:
+        if line.kind == "said":
+            said += line.ids
+        elif line.kind == "ended":
+            left_out[line.run] = [id for id in said if id not in line.ids]
+        elif line.kind == "sent":
+            if left_out.get(line.run):
+                yield f"run {line.run} left out {', '.join(left_out[line.run])}"
+            said = [id for id in said if id not in line.ids]

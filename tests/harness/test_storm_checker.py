@@ -14,6 +14,16 @@ def test_a_log_without_faults() -> None:
     assert broken(log, most_runs=2, answers=1) == []
 
 
+def test_an_answer_that_leaves_out_what_was_there_is_named() -> None:
+    sent, ended = Line("sent", "ada", ("a",), 1), Line("ended", "ada", ("a",), 1)
+    second = [AGAIN, Line("ended", "ada", ("b",), 2), Line("sent", "ada", ("b",), 2)]
+    too_late = [SAID[0], BEGAN, ended, SAID[1], sent, *second]
+    assert broken(too_late, most_runs=1, leaves_nothing_out=True) == []
+    in_time = [SAID[0], BEGAN, SAID[1], ended, sent, *second]
+    assert broken(in_time, most_runs=1) == []
+    assert broken(in_time, most_runs=1, leaves_nothing_out=True) == ["ada: run 1 left out b"]
+
+
 @pytest.mark.parametrize(
     ("log", "fault"),
     [

@@ -11,6 +11,7 @@ from turntake.buffer.engine import draft
 from turntake.buffer.sqlite import commit_thread, schema
 from turntake.buffer.sqlite.backend import SqliteStore
 from turntake.buffer.sqlite.schema import connect
+from turntake.buffer.store import Hint
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
 from turntake.testing.clock import VirtualClock
@@ -146,3 +147,23 @@ async def test_a_number_that_another_conversation_has_by_now_is_no_way_to_it(
         assert (await say(one, "m2")).seq == 1
         assert await other.find(BOB) == before
         assert await open_ids(one) == ["m2"]
+
+
+async def test_word_of_many_interruptions_comes_in_several_lines(path: str, clock: VirtualClock) -> None:
+    """A pipe takes 512 bytes in one piece: none of a hundred is dropped for that."""
+    stopped = tuple((f"default:generic:default:p{number}", f"turn_{number:032}", number) for number in range(100))
+    offered = tuple(f"default:generic:default:q{number}" for number in range(7))
+    async with SqliteStore(path, clock) as one, SqliteStore(path, clock) as other:
+        hints = other.backend.hints.listen()
+        heard = asyncio.ensure_future(anext(hints))
+        await everything_ran()
+        await one.backend.hints.publish(Hint(5, stopped, offered=offered))
+        said = [await asyncio.wait_for(heard, 5)]
+        while sum(len(hint.interrupted) for hint in said) < len(stopped):
+            said.append(await asyncio.wait_for(anext(hints), 5))
+        assert tuple(each for hint in said for each in hint.interrupted) == stopped
+        assert tuple(each for hint in said for each in hint.offered) == offered
+        last = asyncio.ensure_future(anext(hints))
+        await everything_ran()
+        last.cancel()
+        await asyncio.wait([last])

@@ -20,7 +20,7 @@ from turntake.buffer.sqlite.file import PRIVATE
 from turntake.buffer.store import HORIZON_MS, Hint
 from turntake.clock import Clock
 
-# What is written to a pipe in one piece, on every system. A longer hint is sent without its interruptions.
+# What is written to a pipe in one piece, on every system. A longer hint is sent as several.
 MOST_BYTES = 512
 READ_BYTES = 65_536  # what a pipe holds on Linux
 UNFINISHED = ".new"
@@ -50,8 +50,8 @@ class SqliteHints(HintChannel):
     def send(self, hint: Hint) -> None:
         """Takes microseconds, and waits for nobody."""
         if self.has_listeners(self._clock.now()):
-            line = _line(hint)
-            self._others = [pipe for pipe in self._others if _write(pipe, line)]
+            lines = _lines(hint)
+            self._others = [pipe for pipe in self._others if all(_write(pipe, line) for line in lines)]
 
     async def listen(self) -> AsyncIterator[Hint]:
         if not hasattr(os, "mkfifo"):
@@ -93,9 +93,17 @@ def _make(pipe: Path) -> tuple[int, int]:
     return reading, writing
 
 
-def _line(hint: Hint) -> bytes:
+def _lines(hint: Hint) -> list[bytes]:
+    """The hint, or its parts if it is long; of one that cannot be divided, the deadline is sent."""
     whole = msgspec.json.encode(hint) + b"\n"
-    return whole if len(whole) <= MOST_BYTES else msgspec.json.encode(Hint(hint.due_at)) + b"\n"
+    if len(whole) <= MOST_BYTES:
+        return [whole]
+    stopped, offered = len(hint.interrupted), len(hint.offered)
+    if stopped + offered < 2:
+        return [msgspec.json.encode(Hint(hint.due_at)) + b"\n"]
+    first = Hint(hint.due_at, hint.interrupted[: stopped // 2], offered=hint.offered[: (offered + 1) // 2])
+    second = Hint(hint.due_at, hint.interrupted[stopped // 2 :], offered=hint.offered[(offered + 1) // 2 :])
+    return _lines(first) + _lines(second)
 
 
 def _write(pipe: Path, line: bytes) -> bool:
