@@ -18,7 +18,7 @@ ORDER = (
     ("arrival", "plugins", "standard_webhooks"),
     ("buffer", "observe", "platforms"),
     ("deliver",),
-    ("api_keys", "claim", "savings"),
+    ("api_keys", "claim", "rate_limits", "savings"),
     ("service",),
     ("accept",),
     ("http",),

@@ -10,13 +10,13 @@ import pytest
 
 import turntake
 from turntake import errors
-from turntake.errors import CallFailed, Forged, MissingExtra, Problem, RetryLater, TurntakeError
+from turntake.errors import CallFailed, Forged, MissingExtra, Problem, RateLimited, RetryLater, TurntakeError
 
 SRC = Path(__file__).parents[1] / "src"
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, TurntakeError)]
 
 
-ALWAYS_WORDED = (Forged, MissingExtra, Problem, RetryLater)
+ALWAYS_WORDED = (Forged, MissingExtra, Problem, RateLimited, RetryLater)
 """Errors that always say something of their own."""
 
 
@@ -61,6 +61,7 @@ def test_what_a_handler_may_meet_is_exported() -> None:
         "GiveUp",
         "InvalidMessage",
         "MissingExtra",
+        "RateLimited",
         "RetryLater",
         "StoreUnavailable",
         "TurntakeError",

@@ -4,6 +4,7 @@
     ├── ConfigurationError      a setting or an argument is wrong
     │   └── MissingExtra        an optional dependency is not installed
     ├── InvalidMessage          what was sent cannot be a message
+    ├── RateLimited             somebody sent more than the rules allow; nothing was acknowledged
     ├── StoreUnavailable        the store did not confirm it; nothing was acknowledged
     ├── ClaimLost               another worker, or an interruption, took the turn over
     ├── RetryLater              raised by a handler or for a platform: again later, this is not a failure
@@ -49,6 +50,19 @@ class MissingExtra(ConfigurationError):
 
 class InvalidMessage(TurntakeError, ValueError):
     """The message cannot be accepted; correct it and send it again."""
+
+
+class RateLimited(TurntakeError):
+    """More was sent than the rules allow per minute; nothing was acknowledged, so send it again after `after_ms`."""
+
+    def __init__(self, of: str, rule: str, per_minute: int, after_ms: int) -> None:
+        seconds = -(-after_ms // 1_000)
+        super().__init__(
+            f"This {of} sent more than {rule} = {per_minute} allows, so nothing of this was taken: send it again in "
+            f"{seconds} s."
+        )
+        self.rule = rule
+        self.after_ms = after_ms
 
 
 class StoreUnavailable(TurntakeError):

@@ -48,6 +48,7 @@ from turntake.errors import ConfigurationError
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.options import SavingsOptions
 from turntake.observe.stream import Stream
+from turntake.rate_limits import RateLimits
 from turntake.rules.conversation import Conversation, Retry, Touch
 from turntake.rules.field_checks import check_fields
 from turntake.rules.key import ConversationKey
@@ -116,6 +117,7 @@ class TurnTake:
         self.events = Stream(self.observers)
         self._rules = RuleKeeper(_layers(rules))
         self.keys = ApiKeys()
+        self._limits = RateLimits(self.clock)
         self.role = _role(role)
         self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
@@ -269,12 +271,19 @@ class TurnTake:
         """Buffers all arrivals, or raises: then send all again, which repeats nothing.
 
         Blank ones are ignored, and so are amendments of a conversation in which nothing waits any more. A message that
-        could not be read again is refused with InvalidMessage, and none of the call's messages is buffered then.
+        could not be read again is refused with InvalidMessage, and more than the rules allow per minute with
+        RateLimited; none of the call's messages is buffered then.
         """
         return await self.accept_sound([sound_arrival(arrival) for arrival in arrivals])
 
     async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
+        self._limits.check(arrivals, self._rules.book)
+        return await self.accept_reported(arrivals)
+
+    async def accept_reported(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
+        """As `accept_sound`, for what a platform reports: it is taken, however much it is, since a platform would only
+        send it again and again."""
         worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
         book = self._rules.book
         appends = [append_of(arrival, book) for arrival in worded]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from turntake.errors import StoreUnavailable
+from turntake.errors import RateLimited, StoreUnavailable
 from turntake.http.problem import Problems
 
 SCOPE = {"type": "http", "path": "/v1/messages"}
@@ -43,6 +43,17 @@ async def test_a_store_that_is_away_is_the_same_for_every_caller(caplog: pytest.
     assert (record.levelname, record.getMessage()) == ("WARNING", "The store did not confirm a request")
     said = vars(record)
     assert (said["error"], said["reason"], said["path"]) == ("StoreUnavailable", REASON, "/v1/messages")
+
+
+async def test_whoever_sends_too_much_is_told_when_to_come_again(caplog: pytest.LogCaptureFixture) -> None:
+    """In whole seconds, and never too early. It is no mistake of ours, and fills no log."""
+    status, headers, body = await answered(RateLimited("tenant", "tenant_messages_per_minute", 60, 1_001))
+    assert (status, headers[b"retry-after"]) == (429, b"2")
+    assert body["detail"] == (
+        "This tenant sent more than tenant_messages_per_minute = 60 allows, so nothing of this was taken: "
+        "send it again in 2 s."
+    )
+    assert not caplog.records
 
 
 async def test_whoever_is_still_waited_for_when_the_server_stops_is_told_to_come_again() -> None:

@@ -37,6 +37,10 @@ def test_defaults_are_the_documented_ones() -> None:
         "priority": 0,
         "share": 100,
         "tenant_turns": 0,
+        "messages_per_minute": 0,
+        "bytes_per_minute": 0,
+        "tenant_messages_per_minute": 0,
+        "tenant_bytes_per_minute": 0,
     }
 
 

@@ -80,7 +80,7 @@ class Intake:
         if messages:
             agent = self._homes.get((channel, account), _NOBODYS).agent
             limit = self._text_limits.get(channel, NO_LIMIT)
-            await self._turns.accept_sound(list(_arrivals(messages, agent, limit)))
+            await self._turns.accept_reported(list(_arrivals(messages, agent, limit)))
         for key, event in keyed:
             if event.kind in ACTIVITY:
                 touch = Touch("composing", event.ttl_ms) if event.kind == "typing" else Touch("stopped")

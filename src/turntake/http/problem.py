@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.body import PRIVATE
-from turntake.errors import Fault, InvalidMessage, Problem, StoreUnavailable
+from turntake.errors import Fault, InvalidMessage, Problem, RateLimited, StoreUnavailable
 
 log = logging.getLogger("turntake")
 
@@ -82,6 +82,8 @@ def problem_of(error: Exception, scope: Scope) -> Problem:
         return error
     if isinstance(error, InvalidMessage):
         return Problem(400, str(error))
+    if isinstance(error, RateLimited):
+        return Problem(429, str(error), headers={"Retry-After": str(-(-error.after_ms // 1_000))})
     if isinstance(error, StoreUnavailable):
         log.warning("The store did not confirm a request", extra=facts_of(error, scope))
         detail = NOT_ANSWERED if scope["method"] in ("GET", "HEAD") else NOT_CONFIRMED

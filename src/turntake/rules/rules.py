@@ -14,6 +14,7 @@ Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Priority = Annotated[int, Meta(ge=-10, le=10)]
+PerMinute = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 Share = Annotated[int, Meta(ge=1, le=10_000)]
 # A thousand phrases are more than anybody reads, and all of them are in the memory of every process.
 Phrases = Annotated[
@@ -149,6 +150,19 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Milliseconds,
         Meta(description="How long to wait for the rest of a text that is as long as its platform allows (0 = off)."),
     ] = 5_000
+    messages_per_minute: Annotated[
+        PerMinute, Meta(description="How many messages a conversation may send each process per minute (0 = no limit).")
+    ] = 0
+    bytes_per_minute: Annotated[
+        PerMinute, Meta(description="How many bytes of messages, as they are stored, it may send (0 = no limit).")
+    ] = 0
+    tenant_messages_per_minute: Annotated[
+        PerMinute,
+        Meta(description="How many messages all of a tenant's conversations together may send (0 = no limit)."),
+    ] = 0
+    tenant_bytes_per_minute: Annotated[
+        PerMinute, Meta(description="How many bytes of messages they may send (0 = no limit).")
+    ] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -186,7 +200,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 WORD_LISTS = ("flush_words", "hold_words", "stop_words")
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Rules)}
 
-OF_TENANTS = frozenset({"share", "tenant_turns"})
+OF_TENANTS = frozenset({"share", "tenant_turns", "tenant_messages_per_minute", "tenant_bytes_per_minute"})
 """The rules that are about a tenant as a whole, so that nothing smaller than a tenant can have them."""
 
 PRESETS: dict[str, Rules] = {
