@@ -75,6 +75,7 @@ def test_a_server_for_others_starts_once_there_is_a_key(tmp_path: Path, capsys: 
     assert (refused.returncode, "turntake keys new" in refused.stderr) == (2, True)
     owner = made(capsys, "owner", "--all-scopes")
     with served(tmp_path, "--host", "0.0.0.0", *PATIENT) as server:
+        assert not any("anybody on this machine gets in" in line["message"] for line in server.log)
         at = ["--url", server.url, "--key", owner]
         reader = made(capsys, "reader", "--scope", "conversations:read", *at)
         with Client(server.url, reader) as client:

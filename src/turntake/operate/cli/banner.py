@@ -47,9 +47,8 @@ def print_banner(options: Options, parts: Parts, url: str, made: MadeKeyFile | N
         facts |= config
         if made:
             facts["page"] = f"{url}/?key={made.key}" if made.is_new else f"{url}/ (its key is in {made.path})"
-        key = (
-            "KEY" if options.api_keys else f"$(cat {made.path})" if made and is_reached(options, parts.accounts) else ""
-        )
+        needs_key = parts.turns.keys.is_needed or is_reached(options, parts.accounts)
+        key = "KEY" if options.api_keys else f"$(cat {made.path})" if made and needs_key else ""
         _print_facts(url, facts, [] if role == "work" else _trials(url, role, key))
     else:
         # `url` is how this machine reaches it; only `host` says that others do too.
@@ -112,12 +111,13 @@ def _risky(options: Options, parts: Parts) -> Iterator[str]:
 
 def _unset(options: Options, parts: Parts) -> Iterator[str]:
     """What nobody needs to set to try it out."""
-    optional = [(f"TURNTAKE_API_KEYS ({_who_gets_in(options, parts)})", options.api_keys)]
+    has_keys = bool(options.api_keys) or parts.turns.keys.is_needed
+    optional = [(f"TURNTAKE_API_KEYS ({_who_gets_in(options, parts)})", has_keys)]
     optional += [
-        (f"{variable} (replies to the {channel} channel are kept, not posted)", (url,) if url else ())
+        (f"{variable} (replies to the {channel} channel are kept, not posted)", bool(url))
         for channel, variable, url in _callbacks(parts.accounts)
     ]
-    missing = [name for name, values in optional if not values]
+    missing = [name for name, is_set in optional if not is_set]
     if missing:
         yield f"Optional, and not set: {', '.join(missing)}."
 
