@@ -50,7 +50,7 @@ async def log_of(url: str, mode: str, seed: int) -> list[Line]:
         await all_disturbed(workers, storm, PEOPLE, TIMES, THINKING_MS // 2)
         for _ in range(60):
             await clock.sleep(1_000)
-            if not any(turns.is_answering for turns in workers):
+            if sum(len(line.ids) for line in storm.log if line.kind == "sent") >= PEOPLE * (TIMES + 1):
                 break
     return storm.log
 
