@@ -37,7 +37,7 @@ PLAIN = Rules()
         pytest.param(PLAIN, "unheard of", 1, Deadline(25_000, "hold word"), id="a later release's: rather wait"),
     ],
 )
-def test_after_message(rules: Rules, cue: str, count: int, expected: Deadline) -> None:
+def test_what_a_cue_does_to_the_deadline(rules: Rules, cue: str, count: int, expected: Deadline) -> None:
     assert after_message(rules, count, 9_000, None, 10_000, cue) == expected
 
 
