@@ -373,7 +373,7 @@ class TurnTake:
             )
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
-            janitor = keep_forgetting(self.store, self._retention)
+            janitor = keep_forgetting(self.store, self._retention, lambda: self._rules.book)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
             self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
         self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))

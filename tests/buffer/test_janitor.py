@@ -5,10 +5,12 @@ import asyncio
 import pytest
 
 from turntake import ConversationKey, Rules, StoreUnavailable, Turn, TurnTake
-from turntake.buffer.janitor import BUSY_PAUSE_MS, PAUSE_MS, keep_forgetting
+from turntake.buffer.janitor import BUSY_PAUSE_MS, PAUSE_MS, Janitor, keep_forgetting
 from turntake.buffer.memory import MemoryStore
 from turntake.clock import DAY_MS
+from turntake.rules.records import ClosedPoint, IsChosen, Looked
 from turntake.rules.retention import Retention
+from turntake.rules.scopes import RuleBook, layers_in
 from turntake.testing.clock import VirtualClock
 
 ADA = ConversationKey.of("ada")
@@ -154,3 +156,59 @@ async def test_it_hurries_only_while_there_is_more_to_forget(monkeypatch: pytest
     busy = 3 * BUSY_PAUSE_MS
     assert [at for at, _ in asked] == [0, BUSY_PAUSE_MS, 2 * BUSY_PAUSE_MS, busy, busy + PAUSE_MS, busy + 2 * PAUSE_MS]
     assert {kept_ms for _, kept_ms in asked} == {HOUR_MS}
+
+
+async def kept(store: MemoryStore, *tenants: str) -> list[str]:
+    """The tenants of which a turn is left."""
+    keys = {tenant: ConversationKey.of("ada", tenant=tenant) for tenant in tenants}
+    return [tenant for tenant, key in keys.items() if await store.history.turns(key, 1)]
+
+
+async def test_each_tenant_has_its_own_time() -> None:
+    """Shorter or longer than the others'; a change of the rules counts for what is there already."""
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    book = RuleBook(layers_in({"tenant": {"short": {"history_keep_ms": HOUR_MS}, "long": {"history_keep_ms": DAY_MS}}}))
+    janitor = Janitor(store, Retention(6 * HOUR_MS, 0), lambda: book)
+    turns = TurnTake(store, rules=Rules(enabled=False), agent=answer, clock=clock, keep_ms=10 * DAY_MS)
+    async with turns:
+        for tenant in ("short", "usual", "long"):
+            await turns.receive("hi", conversation="ada", id="m1", tenant=tenant)
+        await clock.advance(1_000)
+        for passed_ms, left in (
+            (HOUR_MS - 2_000, ["short", "usual", "long"]),
+            (2_000, ["usual", "long"]),
+            (5 * HOUR_MS, ["long"]),
+        ):
+            clock.stall(passed_ms)
+            await janitor.forget()
+            assert await kept(store, "short", "usual", "long") == left
+        book = RuleBook()
+        await janitor.forget()
+        assert await kept(store, "long") == []
+
+
+async def test_a_turn_is_looked_at_once_for_each_time_and_not_every_minute() -> None:
+    clock = VirtualClock()
+    store = MemoryStore(clock)
+    book = RuleBook(layers_in({"tenant": {"short": {"history_keep_ms": HOUR_MS}}}))
+    janitor = Janitor(store, Retention(6 * HOUR_MS, 0), lambda: book)
+    looked: list[int] = []
+    chosen = store.history.forget_chosen
+
+    async def counting(is_chosen: IsChosen, after: ClosedPoint, *times: int) -> Looked:
+        def counted(key: ConversationKey, agent: str) -> bool:
+            looked.append(after.at)
+            return is_chosen(key, agent)
+
+        return await chosen(counted, after, *times)
+
+    store.history.forget_chosen = counting  # type: ignore[method-assign, assignment]
+    async with TurnTake(store, rules=Rules(enabled=False), agent=answer, clock=clock, keep_ms=10 * DAY_MS) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await clock.advance(1_000)
+        for _ in range(5):
+            clock.stall(HOUR_MS // 2)
+            await janitor.forget()
+    assert len(looked) == 1
+    assert await kept(store, "default") == ["default"]

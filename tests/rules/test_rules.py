@@ -33,6 +33,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "stop_words": (),
         "hold_word_ms": 15_000,
         "cut_text_ms": 5_000,
+        "history_keep_ms": 0,
         "text_format": "lines",
         "priority": 0,
         "share": 100,

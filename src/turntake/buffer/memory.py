@@ -14,7 +14,19 @@ from turntake.rules.conversation import Conversation, Lease, Progress, ReplyRepo
 from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.model import Model
-from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord, letter_of
+from turntake.rules.records import (
+    Append,
+    Appended,
+    Claim,
+    ClosedPoint,
+    IsChosen,
+    IsOurs,
+    Letter,
+    Looked,
+    Snapshot,
+    TurnRecord,
+    letter_of,
+)
 from turntake.rules.rules import RulesByAgent
 
 
@@ -90,6 +102,11 @@ class _MemoryHistory(History):
 
     async def forget(self, before: int, ids_before: int | None = None) -> int:
         return self._model.forget(before, ids_before)
+
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int | None = None
+    ) -> Looked:
+        return self._model.forget_chosen(is_chosen, after, before, ids_before)
 
 
 class _MemoryLetters(Letters):

@@ -12,7 +12,18 @@ from turntake.clock import Clock
 from turntake.rules.conversation import Conversation, Lease, Progress, ReplyReport, Settlement, Touch
 from turntake.rules.fairness import ClaimOrder
 from turntake.rules.key import ConversationKey
-from turntake.rules.records import Append, Appended, Claim, IsOurs, Letter, Snapshot, TurnRecord
+from turntake.rules.records import (
+    Append,
+    Appended,
+    Claim,
+    ClosedPoint,
+    IsChosen,
+    IsOurs,
+    Letter,
+    Looked,
+    Snapshot,
+    TurnRecord,
+)
 from turntake.rules.rules import RulesByAgent
 
 T = TypeVar("T")
@@ -90,6 +101,13 @@ class History(ABC):
         unless it is said. A conversation of which nothing is left is dropped. Returns how many turns, and ids of turns
         dropped before, are gone now; calls with a lot to drop do a bounded part of it.
         """
+
+    @abstractmethod
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int | None = None
+    ) -> Looked:
+        """Looks at a bounded part of the turns that closed after a point and earlier than `before`, and drops those
+        that are chosen, as `forget` does. Whoever goes on from where it looked sees each turn once."""
 
 
 class Letters(ABC):

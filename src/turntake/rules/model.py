@@ -30,8 +30,11 @@ from turntake.rules.records import (
     Append,
     Appended,
     Claim,
+    ClosedPoint,
+    IsChosen,
     IsOurs,
     Letter,
+    Looked,
     Snapshot,
     TurnRecord,
     appended,
@@ -184,6 +187,20 @@ class Model:
             self.ids[key].discard(id)
         self._drop_empty()
         return len(turns) + len(ids)
+
+    def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int | None = None
+    ) -> Looked:
+        """Of the turns closed after a point and earlier than `before`, drops those that are chosen, in the same way."""
+        ids_before = before if ids_before is None else ids_before
+        looked_at = [c for c in self.closed.values() if (c.at, c.id) > after and c.at < before]
+        looked_at = [closed for closed in looked_at if closed.id not in self.letters]
+        chosen = [c for c in looked_at if is_chosen(self.owners[c.id], c.turn.agent if c.turn else "")]
+        for closed in chosen:
+            self._forget(closed, is_id_kept=closed.at >= ids_before)
+        self._drop_empty()
+        last = max((ClosedPoint(closed.at, closed.id) for closed in looked_at), default=after)
+        return Looked(len(chosen), last, is_end=True)
 
     def _at(self, key: ConversationKey) -> Conversation:
         return self.conversations.get(key, Conversation())

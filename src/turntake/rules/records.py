@@ -1,7 +1,7 @@
 """What goes into a store and what comes out of it: the values of its verbs."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,8 @@ from turntake.rules.notices import notice_for
 from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.words import NO_CUE, CueByAgent
 
+IsChosen = Callable[[ConversationKey, str], bool]
+"""Whether the turns of a conversation, answered by this agent, are to be forgotten by now."""
 IsOurs = Callable[[ConversationKey], bool]
 """Whether a report about a reply may come from where it came: it is signed by one account of one platform."""
 AppendStatus = Literal["buffered", "duplicate", "ignored", "rejected"]
@@ -77,6 +79,21 @@ class Snapshot(msgspec.Struct, frozen=True):
     key: ConversationKey
     conversation: Conversation
     messages: tuple[Message, ...]
+
+
+class ClosedPoint(NamedTuple):
+    """A point in the list of closed turns: just after the one with this id, which closed at `at`."""
+
+    at: int = 0
+    id: str = ""
+
+
+class Looked(NamedTuple):
+    """How many turns were forgotten, and how far one looked for them; `is_end` if there are no more to look at."""
+
+    forgotten: int
+    after: ClosedPoint
+    is_end: bool
 
 
 class TurnRecord(msgspec.Struct, frozen=True):

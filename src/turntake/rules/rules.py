@@ -12,6 +12,7 @@ from turntake.rules.words import LONGEST_PHRASE, Words, words_in
 Milliseconds = Annotated[int, Meta(ge=0, le=7 * 24 * 3_600_000)]
 Positive = Annotated[int, Meta(ge=1, le=100_000)]
 Bytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
+LONGEST_KEPT_MS = 10 * 365 * 24 * 3_600_000
 Count = Annotated[int, Meta(ge=0, le=100_000)]
 Priority = Annotated[int, Meta(ge=-10, le=10)]
 PerMinute = Annotated[int, Meta(ge=0, le=1_000_000_000)]
@@ -106,6 +107,14 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: Annotated[
         Positive, Meta(description="How many attempts may fail before the messages become a dead letter.")
     ] = 3
+    history_keep_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=LONGEST_KEPT_MS,
+            description="How long settled turns are kept, with what was said and answered (0 = as `history.keep_ms`).",
+        ),
+    ] = 0
     text_format: Annotated[
         TextFormat,
         Meta(

@@ -178,6 +178,11 @@ class RuleBook:
         named = self._named.values() if kind is None else [self._named.get(kind, frozenset())]
         return any(not own.isdisjoint(rules) for own in named)
 
+    def named(self, rule: str) -> dict[RuleScope, Any]:
+        """What each scope says that names this rule."""
+        everything = (item for _, layers in self._sources for item in layers.items())
+        return {scope: layer.named[rule] for scope, layer in everything if rule in layer.named}
+
     def explain(self, key: ConversationKey, agent: str = "") -> dict[str, Origin]:
         """The same, rule by rule, and where each value comes from."""
         return self._origins(self._scopes_of(key, agent))

@@ -20,7 +20,7 @@ from turntake.rules.conversation import Answered, Buffer, Dead, Lease, Progress,
 from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message
-from turntake.rules.records import Append, Appended, Claim, Letter, Snapshot, TurnRecord
+from turntake.rules.records import Append, Appended, Claim, ClosedPoint, Letter, Snapshot, TurnRecord
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.words import NO_CUE, Cue
@@ -1087,6 +1087,32 @@ class StoreContract(DocumentsContract, BusyContract):
             await store.settle(await take(store), Answered())
         listed = [record.messages[0].id for record in await store.history.turns(ANN, 2)]
         assert listed == ["m3", "m2"]
+
+    async def test_chosen_turns_are_forgotten_and_others_stay(self, store: Store, clock: VirtualClock) -> None:
+        """Each is looked at once, from where the last look ended; letters and what is open are left alone."""
+        cases = [(f"a{number}", "acme") for number in range(3)] + [("g", "globex"), ("dead", "acme"), ("open", "acme")]
+        keys = {name: ConversationKey.of(name, tenant=tenant) for name, tenant in cases}
+        for name, key in keys.items():
+            await say(store, "m1", key=key, rules=OFF)
+            claim = await take(store)
+            if name != "open":
+                await store.settle(claim, Dead("given up") if name == "dead" else Answered())
+            await clock.advance(1_000)
+        seen: list[ConversationKey] = []
+
+        def is_chosen(key: ConversationKey, agent: str) -> bool:
+            seen.append(key)
+            return key.tenant == "acme"
+
+        forgotten, after, is_end = await store.history.forget_chosen(is_chosen, ClosedPoint(), clock.now() - 4_000, 0)
+        assert (forgotten, is_end, sorted(seen)) == (2, True, sorted([keys["a0"], keys["a1"]]))
+        forgotten, after, is_end = await store.history.forget_chosen(is_chosen, after, clock.now() + 1, clock.now() + 1)
+        assert (forgotten, is_end, sorted(seen[2:])) == (1, True, sorted([keys["a2"], keys["g"]]))
+        assert await store.history.forget_chosen(is_chosen, after, clock.now() + 1) == (0, after, True)
+        kept = [name for name, key in keys.items() if await store.history.turns(key, 1)]
+        assert kept == ["g", "dead", "open"]
+        assert (await say(store, "m1", key=keys["a0"])).status == "duplicate"
+        assert await store.find(keys["a2"]) is None
 
     async def test_older_turns_are_listed_from_where_a_list_ended(self, store: Store, clock: VirtualClock) -> None:
         """Page by page, each turn once, though one was interrupted and others came meanwhile."""

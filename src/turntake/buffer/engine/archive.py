@@ -1,12 +1,14 @@
 """What readers ask of a backend: turns, dead letters, conversations by deadline."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from turntake.buffer.cursor import Cursor
 from turntake.buffer.engine.draft import Row
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
+from turntake.rules.records import ClosedPoint, IsChosen, Looked
 
 
 class TurnRow(NamedTuple):
@@ -16,6 +18,10 @@ class TurnRow(NamedTuple):
     id: str
     closed: Closed | None
     is_letter: bool
+
+    @property
+    def agent(self) -> str:
+        return self.closed.turn.agent if self.closed and self.closed.turn else ""
 
 
 class Archive(ABC):
@@ -50,3 +56,17 @@ class Archive(ABC):
         """Drops up to `limit` turns closed earlier than `before`, no letters, with their messages. Ids go with them if
         the turn was closed earlier than `ids_before`, else they stay known until it was: up to `limit` of those left
         by earlier calls are dropped too. Drops conversations of which nothing is left by that. Answers how many."""
+
+    @abstractmethod
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int, limit: int
+    ) -> Looked:
+        """Looks at up to `limit` turns closed after a point and earlier than `before`, by time and id, no letters, and
+        drops those that are chosen, in the same way. Ids of turns that were dropped earlier are left alone."""
+
+
+def looked(page: Sequence[TurnRow], forgotten: int, after: ClosedPoint, limit: int) -> Looked:
+    """What became of a page of at most `limit` closed turns."""
+    closed = [row.closed for row in page if row.closed is not None]
+    last = ClosedPoint(closed[-1].at, closed[-1].id) if closed else after
+    return Looked(forgotten, last, is_end=len(page) < limit)

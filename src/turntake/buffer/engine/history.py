@@ -10,7 +10,7 @@ from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import AT_REST, Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import Snapshot, TurnRecord
+from turntake.rules.records import ClosedPoint, IsChosen, Looked, Snapshot, TurnRecord
 from turntake.rules.transitions import shown_ranges
 
 # A bounded part of what is old, so that appends and claims come in between.
@@ -60,6 +60,12 @@ class CasHistory(History):
     async def forget(self, before: int, ids_before: int | None = None) -> int:
         until = before if ids_before is None else ids_before
         return await self._backend.archive.forget(before, until, FORGOTTEN_AT_ONCE)
+
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int | None = None
+    ) -> Looked:
+        until = before if ids_before is None else ids_before
+        return await self._backend.archive.forget_chosen(is_chosen, after, before, until, FORGOTTEN_AT_ONCE)
 
     async def _record(self, row: TurnRow) -> TurnRecord | None:
         """An open turn's facts are its conversation's, unless it closed since its row was read."""

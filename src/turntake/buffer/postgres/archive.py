@@ -3,7 +3,7 @@
 from typing import Any
 
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow, looked
 from turntake.buffer.engine.draft import NEW, Row, row_of
 from turntake.buffer.postgres.binary_arrays import Numbers, Texts
 from turntake.buffer.postgres.index_start import IndexStart
@@ -11,6 +11,7 @@ from turntake.buffer.postgres.pool import Pool
 from turntake.buffer.postgres.rows import turn_of
 from turntake.clock import NEVER
 from turntake.rules.key import ConversationKey
+from turntake.rules.records import ClosedPoint, IsChosen, Looked
 
 
 class PostgresArchive(Archive):
@@ -53,14 +54,34 @@ class PostgresArchive(Archive):
         return [(due_at, key) for due_at, key in await self._fetch("due_keys", span)]
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
-        span = {"before": before, "ids_before": ids_before, "most": limit}
-        ids = await self._fetch("forget_ids", span)
-        turns = await self._fetch("forget", span)
-        if keys := Texts({key for (key,) in (*ids, *turns)}):
+        ids = await self._fetch("forget_ids", {"ids_before": ids_before, "most": limit})
+        old = [turn_id for (turn_id,) in await self._fetch("old", (before, limit))]
+        turns = await self._forget_turns(old, before, ids_before)
+        await self._drop_empty({key for (key,) in (*ids, *turns)})
+        return len(ids) + len(turns)
+
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int, limit: int
+    ) -> Looked:
+        span = {"at": after.at, "id": after.id, "before": before, "most": limit}
+        page = [turn_of(*row) for row in await self._fetch("closed_after", span)]
+        chosen = [row.id for row in page if is_chosen(row.key, row.agent)]
+        turns = await self._forget_turns(chosen, before, ids_before)
+        await self._drop_empty({key for (key,) in turns})
+        return looked(page, len(turns), after, limit)
+
+    async def _forget_turns(self, turn_ids: list[str], before: int, ids_before: int) -> list[Any]:
+        """The keys of their conversations, one for each turn that is gone now."""
+        if not turn_ids:
+            return []
+        span = {"turn_ids": Texts(turn_ids), "before": before, "ids_before": ids_before}
+        return await self._fetch("forget", span)
+
+    async def _drop_empty(self, conversations: set[str]) -> None:
+        if keys := Texts(conversations):
             empty = await self._fetch("empty", (keys,))
             if empty:
                 await self._fetch("drop_empty", (Texts(key for key, _ in empty), Numbers(at for _, at in empty)))
-        return len(ids) + len(turns)
 
     async def _fetch(self, name: str, parameters: Any = ()) -> list[Any]:
         return await self._pool.fetch(self._queries[name], parameters)

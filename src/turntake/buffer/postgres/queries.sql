@@ -106,10 +106,18 @@ WHERE due_at IS NOT NULL AND (due_at, key) > (%s, %s) ORDER BY due_at, key LIMIT
 SELECT key, version, CASE WHEN due_at IS NULL THEN body END FROM {schema}.conversations
 WHERE key > %s ORDER BY key LIMIT %s;
 
--- forget: old turns go with their messages; an interrupted one's belong to the turn that it was merged into
+-- old: ids of turns that closed long ago
+SELECT id FROM {schema}.turns WHERE closed_at < %s AND letter_at IS NULL ORDER BY closed_at LIMIT %s;
+
+-- closed_after: turns after a point of the list of closed ones, to choose those to forget from
+SELECT key, id, body, letter_at FROM {schema}.turns
+WHERE closed_at >= %(at)s AND (closed_at, id) > (%(at)s, %(id)s) AND closed_at < %(before)s AND letter_at IS NULL
+ORDER BY closed_at, id LIMIT %(most)s;
+
+-- forget: these turns go with their messages, unless they opened again; an interrupted one's belong to another turn
 WITH old AS (
     SELECT id, conversation, head, tail, status, closed_at, key FROM {schema}.turns
-    WHERE closed_at < %(before)s AND letter_at IS NULL ORDER BY closed_at LIMIT %(most)s
+    WHERE id = ANY (%(turn_ids)b) AND closed_at < %(before)s AND letter_at IS NULL
     FOR UPDATE SKIP LOCKED
 ), messages AS (
     DELETE FROM {schema}.messages m USING old

@@ -16,6 +16,7 @@ from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
 from turntake.buffer.redis.url import Client, unavailable_on_error
 from turntake.rules.key import ConversationKey
+from turntake.rules.records import ClosedPoint, IsChosen, Looked
 
 
 class RedisArchive(Archive):
@@ -80,10 +81,35 @@ class RedisArchive(Archive):
                 dropped += ids + turns
         return dropped
 
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int, limit: int
+    ) -> Looked:
+        start = (float(after.at), after.id)
+        with unavailable_on_error:
+            entries = await self._rows.shards.first_of_all(
+                limit, lambda shard, count: page(self._client, shard.closed, count, start)
+            )
+        old = [(shard, ClosedPoint(int(at), turn_id)) for shard, (at, turn_id) in entries if at < before]
+        forgotten = 0
+        for shard in dict.fromkeys(shard for shard, _ in old):
+            turn_ids = [point.id for of, point in old if of is shard]
+            rows = await self._rows.turns(shard, turn_ids)
+            chosen = [row.id for row in rows if row and row.closed and is_chosen(row.key, row.agent)]
+            with unavailable_on_error:
+                turns, keys = await self._drop_turns(shard, chosen, before, ids_before)
+                await drop_empty(self._client, shard, keys)
+            forgotten += turns
+        return Looked(forgotten, old[-1][1] if old else after, is_end=len(old) < limit)
+
     async def _forget_turns(self, shard: Shard, before: int, ids_before: int, limit: int) -> tuple[int, set[str]]:
         """How many turns are gone, and the keys of their conversations."""
         found = await self._client.zrange(shard.closed, "-inf", f"({before}", byscore=True, offset=0, num=limit)
-        turn_ids = [id.decode() for id in found]
+        return await self._drop_turns(shard, [id.decode() for id in found], before, ids_before)
+
+    async def _drop_turns(
+        self, shard: Shard, turn_ids: list[str], before: int, ids_before: int
+    ) -> tuple[int, set[str]]:
+        """The same of these turns, unless they opened again."""
         names: list[str] = [shard.closed, shard.ids]
         args: list[Any] = [before, ids_before]
         keys: set[str] = set()

@@ -12,13 +12,14 @@ import apsw
 
 from turntake.buffer.codec import decode_closed, decode_conversation
 from turntake.buffer.cursor import Cursor
-from turntake.buffer.engine.archive import Archive, TurnRow
+from turntake.buffer.engine.archive import Archive, TurnRow, looked
 from turntake.buffer.engine.draft import NEW, Row
 from turntake.buffer.sqlite.commit_thread import CommitThread
 from turntake.buffer.sqlite.queries import one, rows, run, unavailable_on_error
 from turntake.clock import NEVER
 from turntake.rules.conversation import Closed
 from turntake.rules.key import ConversationKey
+from turntake.rules.records import ClosedPoint, IsChosen, Looked
 
 # What forgetting may hold up writers for, at most: it tries again a minute later.
 CHECKPOINT_BUSY_MS = 100
@@ -71,10 +72,23 @@ class SqliteArchive(Archive):
 
     async def forget(self, before: int, ids_before: int, limit: int) -> int:
         forgotten = await self._commits.run(lambda: self._forget(before, ids_before, limit), 2 * limit)
+        await self._forgot(forgotten, limit)
+        return forgotten
+
+    async def forget_chosen(
+        self, is_chosen: IsChosen, after: ClosedPoint, before: int, ids_before: int, limit: int
+    ) -> Looked:
+        page = await self._list(_closed, "closed_after", *after, before, limit)
+        chosen = [(conversation, row) for conversation, row in page if is_chosen(row.key, row.agent)]
+        if chosen:
+            await self._commits.run(lambda: self._forget_still_closed(chosen, before, ids_before), len(chosen))
+            await self._forgot(len(chosen), limit)
+        return looked([row for _, row in page], len(chosen), after, limit)
+
+    async def _forgot(self, forgotten: int, limit: int) -> None:
         self._is_in_log |= forgotten > 0
         if self._is_in_log and forgotten < limit:
             self._is_in_log = not await self._in_thread(self._empty_log)
-        return forgotten
 
     async def _list(self, read: Callable[..., T], query: str, *bindings: Any) -> list[T]:
         def list_rows() -> list[T]:
@@ -110,6 +124,16 @@ class SqliteArchive(Archive):
             run(self._writer, "drop_empty", conversation)
         return len(ids) + len(turns)
 
+    def _forget_still_closed(self, turns: list[tuple[int, TurnRow]], before: int, ids_before: int) -> None:
+        """Those that were not opened again since they were read."""
+        for conversation, row in turns:
+            now = one(self._writer, "turn", row.id)
+            closed = None if now is None else _turn(*now)
+            if closed is not None and closed.closed is not None and not closed.is_letter and closed.closed.at < before:
+                self._forget_turn(conversation, closed.closed, ids_before)
+        for conversation in {conversation for conversation, _ in turns}:
+            run(self._writer, "drop_empty", conversation)
+
     def _forget_turn(self, conversation: int, closed: Closed, ids_before: int) -> None:
         numbers = conversation, closed.head, closed.tail
         if closed.status != "interrupted":  # else its messages are another turn's by now
@@ -124,6 +148,10 @@ class SqliteArchive(Archive):
 def _turn(key: str, turn_id: str, body: bytes | None, letter_at: int | None) -> TurnRow:
     closed = None if body is None else decode_closed(body)
     return TurnRow(ConversationKey.parse(key), turn_id, closed, letter_at is not None)
+
+
+def _closed(conversation: int, key: str, turn_id: str, body: bytes) -> tuple[int, TurnRow]:
+    return conversation, _turn(key, turn_id, body, None)
 
 
 def _listed(due_at: int | None, key: str, version: int, body: bytes) -> tuple[Cursor, Row]:

@@ -112,6 +112,11 @@ WHERE t.letter_at IS NOT NULL AND (t.letter_at, t.id) < (?, ?) ORDER BY t.letter
 -- closed_before: turns old enough to forget
 SELECT conversation, body FROM turns WHERE closed_at < ? AND letter_at IS NULL ORDER BY closed_at LIMIT ?;
 
+-- closed_after: turns after a point of the list of closed ones, to choose those to forget from
+SELECT t.conversation, c.key, t.id, t.body FROM turns t JOIN conversations c ON c.number = t.conversation AND c.part = 0
+WHERE t.closed_at >= ?1 AND (t.closed_at, t.id) > (?1, ?2) AND t.closed_at < ?3 AND t.letter_at IS NULL
+ORDER BY t.closed_at, t.id LIMIT ?4;
+
 -- drop_turn: forgotten
 DELETE FROM turns WHERE conversation = ? AND head = ? AND tail = ?;
 
