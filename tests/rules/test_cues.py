@@ -148,9 +148,9 @@ def test_a_stop_word_that_was_answered_before_anybody_took_it_is_over() -> None:
     first = stopped(Conversation(), 0)
     saved = save(claim(first.conversation, KEY, 1_000, 0), _claim(first), Progress(("ok",), 1, True))
     assert saved is not None
-    second = stopped(saved, 10)
+    second = stopped(saved.conversation, 10)
     assert second.ended == ()
-    assert second.conversation.turn == saved.turn
+    assert second.conversation.turn == saved.conversation.turn
     assert second.conversation.resumed == (second.turn,)
 
 
