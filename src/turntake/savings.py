@@ -48,6 +48,7 @@ class SavingsTotals:
         self.meter = SavingsMeter()
         self._clock = clock
         self._store: Store | None = None
+        self._opened_at = 0
         self._id = secrets.token_hex(8)
         self._held: _Held | None = None
         self._stored: dict[str, Sums] = {}
@@ -55,6 +56,7 @@ class SavingsTotals:
 
     def open(self, store: Store) -> None:
         self._store = store
+        self._opened_at = self._clock.now()
 
     async def keep_stored(self) -> None:
         """Writes what is new now and then, for as long as it runs."""
@@ -87,7 +89,7 @@ class SavingsTotals:
         while (document := await self._document(_name(len(slots)))) is not None:
             slots.append(_decode(document))
         unwritten = less(self.meter.sums, self._stored)
-        since = min((slot.since for slot in slots), default=self._clock.now())
+        since = min((slot.since for slot in slots), default=self._opened_at)
         return Savings(since, add_up([*(slot.sums for slot in slots), unwritten]))
 
     async def _write(self, holder: str) -> None:
@@ -112,7 +114,7 @@ class SavingsTotals:
         while True:
             document = await self._document(_name(number))
             if document is None:
-                return _Held(_name(number), 0, now, less({}, self._stored))
+                return _Held(_name(number), 0, self._opened_at, less({}, self._stored))
             slot = _decode(document)
             if slot.is_free(now):
                 return _Held(_name(number), document.version, slot.since, less(slot.sums, self._stored))

@@ -93,13 +93,15 @@ async def test_a_process_goes_on_from_where_another_stopped(store: Store) -> Non
 async def test_the_slot_of_a_killed_process_is_taken_and_counts_on(clock: VirtualClock) -> None:
     store = MemoryStore(clock)
     killed, other = process(store), process(store)
+    await clock.advance(FLUSH_MS)
     answer(killed)
     await killed.flush()
     await clock.advance(SLOT_GONE_MS + 1)
     answer(other)
     await other.flush()
     assert len(await slots(store)) == 1
-    assert (await other.read()).total == HEARD + HEARD
+    saved = await other.read()
+    assert (saved.total, saved.since) == (HEARD + HEARD, AT)
 
 
 async def test_a_process_that_was_only_quiet_loses_its_slot_and_no_sums(clock: VirtualClock) -> None:

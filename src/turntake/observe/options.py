@@ -27,5 +27,10 @@ class SavingsOptions(msgspec.Struct, frozen=True):
         """The sums for a line of a log."""
         counts = {"turns": sums.turns, "messages": sums.messages, "calls_avoided": sums.calls_avoided}
         money = self.money(sums)
-        price = {} if money is None else {"saved": f"{money:.2f} {self.currency}"}
+        price = {} if money is None else {"saved": money_text(money, self.currency)}
         return {**counts, "added_ms": sums.added_ms, **price}
+
+
+def money_text(amount: float, currency: str) -> str:
+    """`1,234.50 USD`; of a few cents, what there is of them."""
+    return f"{amount:,.2f} {currency}" if amount >= 0.1 or not amount else f"{amount:.2g} {currency}"

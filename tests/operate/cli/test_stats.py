@@ -53,6 +53,10 @@ def test_without_a_price_no_money_is_told(monkeypatch: pytest.MonkeyPatch, capsy
     assert "USD" not in said({"acme": ACME}, monkeypatch, capsys)
 
 
+def test_a_few_cents_are_told_as_such(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "0.006 USD saved, at 0.002 USD per call" in said({"acme": ACME}, monkeypatch, capsys, price=0.002)
+
+
 def test_several_tenants_are_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     text = said({"acme": ACME, "globex": GLOBEX}, monkeypatch, capsys, price=0.1)
     rows = [line.split() for line in text.splitlines()[-3:]]

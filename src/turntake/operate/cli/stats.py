@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from cyclopts import App
 
 from turntake.clock import SystemClock
+from turntake.observe.options import money_text
 from turntake.operate.cli.connection import Key, Url, connected, since
 from turntake.operate.cli.flags import Config, Json, option
 from turntake.operate.cli.output import counted, duration, paint, say, say_json, table
@@ -60,7 +61,7 @@ def _summary(found: dict[str, Any], total: dict[str, Any]) -> list[str]:
     ]
     if total["moneySaved"] is not None:
         price = f"at {found['callPrice']:g} {found['currency']} per call"
-        lines.append(paint("green", f"{_money(total['moneySaved'], found['currency'])} saved") + f", {price}")
+        lines.append(paint("green", f"{money_text(total['moneySaved'], found['currency'])} saved") + f", {price}")
     lines.append(f"{_per_turn(total)} added per turn by waiting, {duration(total['addedMs'])} in all")
     setbacks = [
         counted(total["interrupted"], "answer") + " interrupted" if total["interrupted"] else "",
@@ -73,13 +74,9 @@ def _summary(found: dict[str, Any], total: dict[str, Any]) -> list[str]:
 
 
 def _row(each: dict[str, Any], currency: str) -> tuple[object, ...]:
-    money = "" if each["moneySaved"] is None else _money(each["moneySaved"], currency)
+    money = "" if each["moneySaved"] is None else money_text(each["moneySaved"], currency)
     return each["tenant"], each["messages"], each["turns"], each["callsAvoided"], _per_turn(each), money
 
 
 def _per_turn(sums: dict[str, Any]) -> str:
     return duration(sums["addedMs"] / sums["turns"]) if sums["turns"] else ""
-
-
-def _money(amount: float, currency: str) -> str:
-    return f"{amount:,.2f} {currency}"
