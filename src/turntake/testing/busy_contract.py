@@ -180,6 +180,13 @@ class BusyContract:
         assert grown is not None
         assert texts(grown) == ["m1"]
 
+    async def test_a_turn_absorbs_no_more_bytes_than_it_may_have(self, store: Store, clock: VirtualClock) -> None:
+        """A long message waits for the next turn."""
+        rules = Rules(on_busy="steer", max_turn_bytes=1_000)
+        claim = await self.busy(store, clock)
+        await store.append([Append(EVE, Message("long", "x" * 980), rules)])
+        assert texts_if(await store.absorb(claim, rules)) == ["m1"]
+
     async def test_nothing_is_absorbed_unless_the_rules_say_so(self, store: Store, clock: VirtualClock) -> None:
         """Nor once the answer is complete, nor by somebody who lost the claim."""
         claim = await self.disturbed(store, clock, Rules())
