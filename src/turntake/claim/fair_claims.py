@@ -71,8 +71,9 @@ class FairClaims:
         return claims
 
     def _notice_tenants(self, claims: list[Claim]) -> None:
-        if any(claim.key.tenant != DEFAULT_TENANT for claim in claims):
-            self._order.has_tenants = self._is_chosen = True
+        for claim in claims:
+            if claim.key.tenant != DEFAULT_TENANT:
+                self._order.has_tenants = self._is_chosen = True
 
     def _read_book(self, book: RuleBook) -> None:
         self._book = book
