@@ -54,6 +54,14 @@ def test_rules_are_set_one_by_one_shown_and_deleted(shell: Shell) -> None:
     assert "in the settings" in shell.says("get", "tenant", "acme")
 
 
+def test_words_are_written_as_a_list_with_commas(shell: Shell) -> None:
+    said = shell.says("set", "tenant", "acme", "stop_words=@de, das reicht", 'hold_words=["one moment"]')
+    assert "holdWords=one moment stopWords=@de, das reicht" in said
+    assert "none" in next(line for line in shell.says("explain", KEY).splitlines() if line.startswith("flushWords"))
+    assert "because of: stop word" in shell.says("explain", KEY, "--message", "Das reicht!")
+    assert "lists of our own" in shell.complains("set", "tenant", "acme", "stop_words=@klingon")
+
+
 def test_the_rules_of_everybody_need_no_id(shell: Shell) -> None:
     shell.says("set", "default", "preset=interview")
     assert "preset=interview" in shell.says("get", "default")

@@ -47,6 +47,16 @@ def test_messages_of_one_millisecond_keep_their_order(
     assert said.index("Hey") < said.index("a question") < said.index("#12345")
 
 
+def test_a_turn_that_was_stopped_is_no_dead_letter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api = Api(SENT, "Hey")
+    api.view["status"] = "stopped"
+    said = shown(api, monkeypatch, capsys)
+    assert "said to stop" in said
+    assert "dead letter" not in said
+
+
 def test_a_server_of_an_earlier_release_is_understood(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
