@@ -3,6 +3,7 @@
 import unicodedata
 from time import process_time_ns
 
+import hypothesis
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from turntake.rules.words import LOOKED_AT, NO_CUE, Cue, cue_in, words_in, words
 RULED = ConversationKey.of("ann")
 OURS = words_in(("that's all", "over"), ("one moment", "not over", "等一下"), ("stop", "stop it", "détente"))
 
+patient = hypothesis.settings(deadline=None)
 words = st.text(st.sampled_from("abcxyzäöéß你好"), min_size=1, max_size=6)
 signs = (" ", "\t", "\n", ".", ", ", "!", "?", "-", "\u2014", "\u2026", '"', "(", "🛑", "👍🏽", "❤️", "🇩🇪")
 between = st.lists(st.sampled_from(signs), min_size=1, max_size=3).map("".join)
@@ -57,6 +59,7 @@ between = st.lists(st.sampled_from(signs), min_size=1, max_size=3).map("".join)
         ("x" * 600 + " that's all", "flush"),
         ("one moment " + "x " * 300, ""),
         ("stop " * 200, ""),
+        ("moreover" + " x" * 248, ""),
     ],
 )
 def test_what_a_text_says(text: str, kind: str) -> None:
@@ -132,6 +135,7 @@ def test_a_list_is_as_good_as_a_tuple() -> None:
     assert Rules(stop_words=["stop"]) == Rules(stop_words=("stop",))  # type: ignore[arg-type]
 
 
+@patient
 @given(st.lists(words, min_size=1, max_size=4), st.lists(words, max_size=4), st.lists(words, max_size=4), st.data())
 def test_a_phrase_is_found_between_any_other_words(
     phrase: list[str], before: list[str], after: list[str], data: st.DataObject
@@ -145,6 +149,7 @@ def test_a_phrase_is_found_between_any_other_words(
     assert cue_in(text, ours, is_alone=False) == Cue("flush")
 
 
+@patient
 @given(st.text(max_size=60))
 @example("İSTANBUL")
 @example("i\u0307")
@@ -177,6 +182,7 @@ def test_a_hostile_text_takes_no_longer_than_its_end(text: str) -> None:
     assert process_time_ns() - began_at < 1_000_000_000, "a look takes milliseconds"
 
 
+@patient
 @given(st.text(min_size=LOOKED_AT, max_size=LOOKED_AT), st.text(max_size=50))
 def test_what_stands_before_the_end_of_a_text_changes_nothing(end: str, before: str) -> None:
     assert cue_in(f"{before} one moment {end}", OURS) == cue_in(f"x {end}", OURS)
