@@ -158,6 +158,17 @@ class BusyContract:
         await store.letters.retry(claim.turn.id)
         assert texts(await taken(store)) == ["m1", "m2"]
 
+    async def test_an_edit_is_absorbed_with_the_message_that_it_changes(
+        self, store: Store, clock: VirtualClock
+    ) -> None:
+        """And counts as no message of its own."""
+        claim = await self.disturbed(store, clock, STEER)
+        await store.append([Append(EVE, Message("a1", "text of better", amends="m2"), STEER)])
+        assert texts_if(await store.absorb(claim, STEER)) == ["m1", "better"]
+        await store.settle(claim, Dead("gave up"))
+        (letter,) = (await store.letters.list(10)).items
+        assert letter.count == 2
+
     async def test_what_was_absorbed_is_forgotten_with_its_turn(self, store: Store, clock: VirtualClock) -> None:
         """All of it, and no more."""
         claim = await self.disturbed(store, clock, STEER)
