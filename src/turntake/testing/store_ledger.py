@@ -223,5 +223,17 @@ class Ledger:
                 del self.ended[ended_id]
                 self.forgotten.append((key, ids, at))
         self.forgotten = [entry for entry in self.forgotten if entry[2] >= ids_before]
+        self._drop_empty()
+
+    def forget_chosen(self, who: ConversationKey, before: int, ids_before: int) -> None:
+        """The same for one conversation; ids of turns that were forgotten earlier stay known."""
+        for ended_id, (key, ids, at) in list(self.ended.items()):
+            if key == who and at < before and ended_id not in self.letters:
+                del self.ended[ended_id]
+                if at >= ids_before:
+                    self.forgotten.append((key, ids, at))
+        self._drop_empty()
+
+    def _drop_empty(self) -> None:
         for key in [key for key in self.epochs if not self.is_anything_left(key)]:
             del self.epochs[key]  # a conversation that begins anew counts its claims from the start

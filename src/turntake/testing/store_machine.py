@@ -29,7 +29,7 @@ from turntake.rules.conversation import (
 from turntake.rules.fairness import FairOrder
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Attachment, Message, as_said, in_order
-from turntake.rules.records import Append, Claim
+from turntake.rules.records import Append, Claim, ClosedPoint
 from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.transitions import holds, turn_id
@@ -324,6 +324,19 @@ class ModelMachine(RuleBasedStateMachine):
         before, ids_before = self.clock.now() - age_ms, self.clock.now() - ids_age_ms
         self.ask(lambda store: store.history.forget(before, ids_before))
         self.ledger.forget(before, ids_before)
+
+    @rule(
+        who=st.sampled_from(KEYS),
+        age_ms=st.sampled_from([0, 0, 1_000, 3_600_000]),
+        ids_age_ms=st.sampled_from([0, 0, 3_600_000, 7_200_000]),
+    )
+    def forget_chosen(self, who: ConversationKey, age_ms: int, ids_age_ms: int) -> None:
+        """The turns of one conversation, which is kept for a shorter time than the others."""
+        at_once(self.clock.advance(1))
+        before, ids_before = self.clock.now() - age_ms, self.clock.now() - ids_age_ms
+        start = ClosedPoint()
+        self.ask(lambda store: store.history.forget_chosen(lambda key, _: key == who, start, before, ids_before))
+        self.ledger.forget_chosen(who, before, ids_before)
 
     @rule(age_ms=st.sampled_from([0, 1_000, 3_600_000]))
     def discard_older_letters(self, age_ms: int) -> None:
