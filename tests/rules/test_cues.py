@@ -12,7 +12,7 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import claim, receive, resume, save, settle, touch
+from turntake.rules.transitions import claim, receive, resume, settle, touch
 from turntake.rules.words import Cue
 
 KEY = ConversationKey.of("ann")
@@ -146,11 +146,12 @@ def test_a_stop_word_goes_before_a_letter_that_is_sent_again() -> None:
 def test_a_stop_word_that_was_answered_before_anybody_took_it_is_over() -> None:
     """As through the API; a second one does not take that answer back."""
     first = stopped(Conversation(), 0)
-    saved = save(claim(first.conversation, KEY, 1_000, 0), _claim(first), Progress(("ok",), 1, True))
-    assert saved is not None
-    second = stopped(saved.conversation, 10)
+    unclaimed = Claim(KEY, first.conversation.epoch, first.turn, ())
+    completed = settle(first.conversation, unclaimed, Retry(0, progress=Progress(("ok",), 0, True)), 5)
+    assert completed is not None
+    second = stopped(completed.conversation, 10)
     assert second.ended == ()
-    assert second.conversation.turn == saved.conversation.turn
+    assert second.conversation.turn == completed.conversation.turn
     assert second.conversation.resumed == (second.turn,)
 
 
@@ -163,9 +164,3 @@ def test_ten_thousand_stop_words_leave_one() -> None:
 
 def _answered() -> Answered:
     return Answered(("hello",))
-
-
-def _claim(change: Stop) -> Claim:
-    taken = claim(change.conversation, KEY, 1_000, 0)
-    assert taken.turn is not None
-    return Claim(KEY, taken.epoch, taken.turn, ())
