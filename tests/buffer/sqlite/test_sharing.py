@@ -14,6 +14,7 @@ from turntake.buffer.sqlite.schema import connect
 from turntake.buffer.store import Hint
 from turntake.rules.conversation import Answered
 from turntake.rules.key import ConversationKey
+from turntake.rules.rules import Rules
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import (
     ANN,
@@ -167,3 +168,19 @@ async def test_word_of_many_interruptions_comes_in_several_lines(path: str, cloc
         await everything_ran()
         last.cancel()
         await asyncio.wait([last])
+
+
+async def test_a_message_that_may_be_absorbed_is_announced_to_others(path: str, clock: VirtualClock) -> None:
+    """To whoever answers, in whichever process."""
+    steer = Rules(on_busy="steer", silence_ms=0, typing_inference_ms=0)
+    async with SqliteStore(path, clock) as accepts, SqliteStore(path, clock) as works:
+        await say(accepts, "m1", rules=steer)
+        await take(works)
+        hints = works.backend.hints.listen()
+        heard = asyncio.ensure_future(anext(hints))
+        await everything_ran()
+        await clock.advance(2_000)
+        await say(accepts, "m2", rules=steer)
+        while not (hint := await asyncio.wait_for(heard, 5)).offered:
+            heard = asyncio.ensure_future(anext(hints))
+        assert hint.offered == (str(ANN),)
