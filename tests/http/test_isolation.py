@@ -86,6 +86,7 @@ async def _life_of(tenant: str, turns: TurnTake, clock: VirtualClock) -> dict[st
     records = [record for key in keys for record in await turns.store.history.turns(key, 5)]
     opened = [record.id for record in records if record.status == "answering"]
     await turns.complete(opened[0], [f"{word} reply"])
+    await turns.receive(f"{word} more", conversation="open", id=f"{word}-2", tenant=tenant)
     key, _ = await turns.keys.make(ANYBODY, f"{word} key", ["orders"], [tenant])
     own = {RuleScope("tenant", tenant): Said({"capacity": 40}), RuleScope("conversation", str(keys[0])): Said()}
     await turns.rule_keeper.change(own, f"{word} boss")
