@@ -104,6 +104,10 @@ def test_a_stop_word_keeps_the_agent_that_its_conversation_has() -> None:
     assert (change.turn.size, change.turn.decisions[0].reason) == (10, "stop word")
 
 
+def test_a_stop_word_may_name_the_agent() -> None:
+    assert arrived(arrived(Conversation(), "m1", 0), "m2", 0, "stop", "sales").agent == "sales"
+
+
 def test_the_first_message_of_a_conversation_may_be_a_stop_word() -> None:
     change = stopped(Conversation(), 500)
     assert (change.conversation.began_at, change.conversation.next_seq, change.ended) == (500, 2, ())
@@ -125,7 +129,7 @@ def test_a_retry_that_waits_is_stopped_too() -> None:
     handed_back = settle(taken, Claim(KEY, taken.epoch, taken.turn, ()), Retry(60_000), 2_000)
     assert handed_back is not None
     change = stopped(handed_back.conversation, 5_000)
-    assert [ended.id for ended in change.ended] == [taken.turn.id]
+    assert [(ended.id, ended.epoch) for ended in change.ended] == [(taken.turn.id, taken.epoch + 1)]
     assert change.conversation.turn == change.turn
 
 
