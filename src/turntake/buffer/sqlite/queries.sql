@@ -34,9 +34,11 @@ SELECT number, key, version, body FROM conversations WHERE due_at IS NOT NULL AN
 -- put_off: a row that cannot be read is looked at again later
 UPDATE conversations SET due_at = ? WHERE number = ? AND part = 0 AND version = ?;
 
--- add_message: with its id; fails if the conversation knows it already, or has another message of that number
-INSERT INTO conversations (number, part, message_id, received_at, body)
-VALUES (?1, ?2, ?3, ?4, ?5), (?1, ?3, NULL, NULL, NULL);
+-- add_id: nothing happens if the conversation knows it already
+INSERT INTO conversations (number, part) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- add_message: nothing happens if the conversation has another message of that number
+INSERT INTO conversations (number, part, message_id, received_at, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- known_id: whether the conversation knows it
 SELECT part FROM conversations WHERE number = (SELECT number FROM conversations WHERE key = ?) AND part = ?;

@@ -1,9 +1,9 @@
 """Drafts written inside an open transaction, each if its row still has the version it was decided on.
 
 How this works: nearly always every draft is taken. So all rows are written at once, one statement for many, and then
-their messages, turns and letters. A message whose id is known is an error; a row with another version is not written,
-which shows in the number of rows changed. Only then all of it is undone, each draft is compared on its own, and those
-that hold are written again. `RETURNING` would tell at once and costs three times as much.
+their messages, turns and letters. A row with another version and a message whose id is known are not written, which
+shows in the number of rows changed. Only if that number is wrong, all of it is undone, each draft is compared on its
+own, and those that hold are written again. `RETURNING` would tell at once and costs three times as much.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,9 +86,10 @@ class Swap:
 
     def _adds(self, number: int, message: Added) -> bool:
         """False, with nothing written, if its id is known or its number taken."""
-        try:
-            self._connection.execute(SQL["add_message"], _message(number, message))
-        except (apsw.ConstraintError, OverflowError):
+        if not self._is_written("add_id", (number, message.id)):
+            return False
+        if not self._is_written("add_message", _message(number, message)):
+            self._drop(number, message.id)
             return False
         return True
 
@@ -121,8 +122,9 @@ class Swap:
         """False, with some of it written, unless every draft holds."""
         new: list[tuple[int, Draft]] = []
         changed: list[tuple[int, Draft]] = []
-        next_number = 0
+        messages, next_number = 0, 0
         for draft in drafts:
+            messages += len(draft.added)
             if draft.row.version and draft.body:
                 changed.append((self._number(str(draft.key)), draft))
             elif draft.body:
@@ -132,9 +134,10 @@ class Swap:
                 next_number += 1
             elif self._compare(draft):
                 return False
-        # Messages first: of what can be wrong, a message that was sent again is the likeliest.
+        # Ids first: of what can be wrong, a message that was sent again is the likeliest.
         is_whole = (
-            self._adds_all(_messages(changed, new))
+            self._all("add_id", messages, _ids(changed, new))
+            and self._all("add_message", messages, _messages(changed, new))
             and self._all("swap", len(changed), _rows(changed))
             and self._all("add", len(new), _new_rows(new))
         )
@@ -143,14 +146,6 @@ class Swap:
                 if draft.opened or draft.closed or draft.ended:
                     self._write_turns(number, draft)
         return is_whole
-
-    def _adds_all(self, messages: Iterator[tuple[Any, ...]]) -> bool:
-        """False, with some of them written, if an id is known or a number taken."""
-        try:
-            self._connection.executemany(SQL["add_message"], messages)
-        except apsw.ConstraintError:
-            return False
-        return True
 
     def _all(self, query: str, count: int, bindings: Iterator[tuple[Any, ...]]) -> bool:
         """Whether each of them changed a row."""
@@ -203,6 +198,12 @@ def _row(number: int, key: str, draft: Draft) -> tuple[Any, ...]:
 
 
 # Made one at a time, so that a large batch does not start Python's garbage collector.
+
+
+def _ids(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:
+    for number, draft in chain(*numbered):
+        for message_id in draft.added:
+            yield number, message_id
 
 
 def _messages(*numbered: list[tuple[int, Draft]]) -> Iterator[tuple[Any, ...]]:

@@ -18,6 +18,7 @@ def messages_per_second(path: Path, per_commit: int, for_ms: float) -> float:
     while stopwatch_ms() - started < for_ms:
         connection.execute("BEGIN IMMEDIATE")
         numbers = range(inserted + 1, inserted + 1 + per_commit)
+        connection.executemany(SQL["add_id"], [(n // 5, f"m{n}") for n in numbers])
         connection.executemany(SQL["add_message"], [(n // 5, n, f"m{n}", n, b"x" * 100) for n in numbers])
         connection.execute("COMMIT")
         inserted += per_commit
