@@ -5,6 +5,7 @@ import pytest
 
 from harness.postgres_store import ask, findings, says
 from turntake.buffer.postgres.backend import PostgresStore
+from turntake.buffer.postgres.examine import MANY_DEAD_ROWS, bloat
 from turntake.buffer.postgres.schema import migrations
 from turntake.testing.clock import VirtualClock
 from turntake.testing.store_contract import say
@@ -31,6 +32,15 @@ async def test_the_doctor_sees_bloat_snapshots_connections_and_the_clock(new: st
     assert "the longest open transaction is 0 s old" in says(found, "snapshots", "ok")
     assert " of 200 in use" in says(found, "connections", "ok")
     assert "server's clock" in says(found, "clock", "ok")
+
+
+@pytest.mark.parametrize(
+    ("live", "dead", "level"),
+    [(MANY_DEAD_ROWS, MANY_DEAD_ROWS + 1, "warn"), (0, MANY_DEAD_ROWS, "ok"), (10**6, 10**6, "ok")],
+)
+def test_the_doctor_warns_of_a_table_with_more_dead_rows_than_living_ones(live: int, dead: int, level: str) -> None:
+    """A few are always there, and a large table may have many."""
+    assert bloat("messages", live, dead, None).level == level
 
 
 async def test_the_doctor_warns_of_old_snapshots_and_full_servers(

@@ -7,7 +7,7 @@ from harness.proxy import Proxy
 from harness.writing import ROOMY
 from turntake.buffer.redis.backend import RedisStore
 from turntake.clock import SystemClock
-from turntake.testing.store_contract import open_ids, say
+from turntake.testing.store_contract import ANN, say
 
 FAR_MS = 10
 MESSAGES = 5
@@ -38,4 +38,6 @@ async def test_whoever_is_far_is_not_refused_for_ever(server: Valkey, proxy: Pro
         await writing
         proxy.heal()
         assert written > MESSAGES
-        assert len(await open_ids(near)) == 2 + MESSAGES + written
+        found = await near.find(ANN)
+        assert found is not None
+        assert found.conversation.waiting == 2 + MESSAGES + written

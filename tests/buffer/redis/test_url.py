@@ -110,6 +110,13 @@ def test_behind_sentinel_tls_holds_for_sentinels_and_servers(scheme: str) -> Non
     assert issubclass(sentinel.connection_pool.connection_class, SSLConnection)
 
 
+def test_behind_sentinel_nobody_is_asked_for_tls_unless_the_url_is() -> None:
+    pool = connect("redis+sentinel://s1.test/main").connection_pool
+    (sentinel,) = pool.sentinel_manager.sentinels
+    classes = pool.connection_class, sentinel.connection_pool.connection_class
+    assert [issubclass(each, SSLConnection) for each in classes] == [False, False]
+
+
 def test_behind_sentinel_other_options_go_to_the_client_too() -> None:
     """As with one server; or a private authority could not be named."""
     said = connect("rediss+sentinel://s1.test/main?prefix=p&ssl_ca_certs=ca.pem").connection_pool.connection_kwargs
@@ -120,6 +127,7 @@ def test_our_options_have_defaults() -> None:
     assert options_of("redis://db.test") == RedisOptions("turntake", None, 0, 1_000, False)
     url = "redis+cluster://db.test?prefix=chat&shards=256&wait=2&wait_ms=250"
     assert options_of(url) == RedisOptions("chat", 256, 2, 250, True)
+    assert options_of("redis://db.test?shards=1&wait=16&wait_ms=1") == RedisOptions("turntake", 1, 16, 1, False)
 
 
 @pytest.mark.parametrize("kind", ["", "+cluster", "+sentinel"])

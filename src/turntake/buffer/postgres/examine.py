@@ -93,14 +93,13 @@ async def _dead_rows(connection: AsyncConnection[Any], schema: str) -> list[Find
         "FROM pg_stat_user_tables WHERE schemaname = %s AND relname <> ALL ('{migrations,clock,workers}') "
         "ORDER BY relname"
     )
-    return [
-        Finding(
-            "warn" if dead > MANY_DEAD_ROWS and dead > live else "ok",
-            "bloat",
-            f"{table}: {live:,} rows, {dead:,} dead, last autovacuum {vacuumed or 'never'}",
-        )
-        for table, live, dead, vacuumed in await _rows(connection, query, schema)
-    ]
+    return [bloat(*row) for row in await _rows(connection, query, schema)]
+
+
+def bloat(table: str, live: int, dead: int, vacuumed: str | None) -> Finding:
+    """A table that holds more dead rows than living ones, and many, is not vacuumed often enough."""
+    level: Level = "warn" if dead > MANY_DEAD_ROWS and dead > live else "ok"
+    return Finding(level, "bloat", f"{table}: {live:,} rows, {dead:,} dead, last autovacuum {vacuumed or 'never'}")
 
 
 async def _oldest(connection: AsyncConnection[Any], schema: str) -> list[Finding]:
