@@ -1,6 +1,8 @@
 """Stopping a worker: what is under way may finish, and the rest is handed back."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from harness.turns import ADA, AT_ONCE, only_turn, say, silent
 from turntake import Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.backend import SqliteStore
+from turntake.buffer.store import Hint
 from turntake.claim import worker
 from turntake.clock import SystemClock
 from turntake.platforms.replies import Recipient
@@ -198,3 +201,26 @@ async def test_a_store_that_hangs_keeps_no_worker_from_stopping(
     async with TurnTake(store, rules=AT_ONCE, agent=lambda turn: answered.append(turn.text), clock=clock):
         await clock.advance(70_000)
     assert answered.count("hello") == (2 if verb in ("claim", "next_look") else 1)
+
+
+class HardOfHearing(MemoryStore):
+    """Loses the first cancellation of whoever says that it lives, or listens for hints, as redis-py may."""
+
+    async def join(self, worker: str) -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def hints(self) -> AsyncIterator[Hint]:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        yield Hint(0)
+
+
+async def test_a_stop_ends_also_what_loses_a_cancellation(clock: VirtualClock) -> None:
+    """Else the process would not end, or a task would go on in a program that has left it behind."""
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(5):
+        async with TurnTake(HardOfHearing(clock), agent=silent, clock=clock):
+            await clock.advance(1)
+    assert asyncio.all_tasks() == before

@@ -43,7 +43,7 @@ class Company:
         self._running = running
         self._clock = clock
         self._longest_ms = longest_ms
-        self._suspects = 0
+        self._suspects = 0  # how many wait to be alone here, or are
         self._one_at_a_time = asyncio.Lock()
         self._alone_since = 0
         self._together_until = 0

@@ -159,6 +159,22 @@ def test_a_file_with_tables_of_their_own_for_messages_becomes_one_tree(path: str
     connection.close()
 
 
+def test_a_migration_sorts_in_a_file_and_work_in_memory(path: str) -> None:
+    """A large file does not fit into memory; and at work each page that a batch changes would go to a file first."""
+    connection = connect(path)
+    said: list[str] = []
+
+    def note(cursor: object, statement: str, bindings: object) -> bool:
+        said.append(statement)
+        return True
+
+    connection.exec_trace = note
+    migrate(connection)
+    begins, ends = said.index("BEGIN IMMEDIATE"), said.index("COMMIT")
+    assert [said[begins - 1], said[ends + 1]] == ["PRAGMA temp_store = FILE", "PRAGMA temp_store = MEMORY"]
+    connection.close()
+
+
 def test_every_index_survives_the_migrations(path: str) -> None:
     """A table that is made anew loses its indexes."""
     connection = connect(path)
