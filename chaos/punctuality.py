@@ -26,16 +26,20 @@ def early(seen: Seen) -> list[Violation]:
 
 
 def late(seen: Seen) -> list[Violation]:
-    """Handed over long after `max_wait`, although faults had been over for longer than a lease."""
+    """Handed over long after `max_wait`, although faults had been over for longer than a lease.
+
+    Whoever wrote while the turn before was under way waits for its end as well, and an agent may be slow.
+    """
     limits = seen.limits
     found: list[Violation] = []
     for message, acknowledged_at in seen.acknowledged_at.items():
         if message not in seen.first_handed:
             continue
-        at = seen.first_handed[message].at
+        call = seen.first_handed[message]
+        at = call.at
         faults = (math.inf if late_until(f) >= at else late_until(f) for f in seen.history.faults if f.at <= at)
         excused = max(faults, default=-math.inf) + limits.lease
-        lateness = at - max(acknowledged_at + limits.max_wait, excused)
+        lateness = at - max(acknowledged_at + limits.max_wait, excused, _free_at(seen, call))
         if lateness > limits.slack or at - acknowledged_at > limits.longest:
             waited = at - acknowledged_at
             says = f"{message} waited {waited:.1f} s, and {max(lateness, 0):.1f} s of them without any excuse"
@@ -53,6 +57,13 @@ def latenesses(seen: Seen) -> tuple[list[float], list[float]]:
             free_at = max((reply.at for reply in seen.replies[call.turn_id]), default=call.at)
             found[seen.is_disturbed(due_at, call.at)].append(call.at - due_at)
     return found[False], found[True]
+
+
+def _free_at(seen: Seen, call: HandOver) -> float:
+    """When whoever was called with the turn before had ended."""
+    before = [other for other in seen.conversations[call.conversation] if other.at < call.at]
+    ends = (other.ended_at for other in before if other.turn_id == before[-1].turn_id)
+    return max((end for end in ends if end <= call.at), default=-math.inf)
 
 
 def _follows_a_full_turn(seen: Seen, call: HandOver) -> bool:

@@ -249,6 +249,19 @@ def test_a_late_turn_is_seen(after: float, is_late: bool) -> None:
     assert promises(history) == ({"late"} if is_late else set())
 
 
+@pytest.mark.parametrize(("after", "is_late"), [(1.9, False), (2.1, True)])
+def test_a_slow_answer_to_the_turn_before_is_no_lateness_of_the_next(after: float, is_late: bool) -> None:
+    """Nor is a call that failed and was made again; what comes after its end is."""
+    history = good()
+    slow = CALM + 20
+    first, again = call(4, CALM + 5, "t3", 1, "a/6"), call(5, CALM + 15, "t3", 2, "a/6")
+    first.answer, again.ended_at = (), slow
+    history.sendings += [sent("a/6", CALM + 4), sent("a/7", CALM + 6)]
+    history.hand_overs += [first, again, call(6, slow + after, "t4", 1, "a/7")]
+    history.replies += [*replies(5, slow, "t3"), *replies(6, slow + after + 0.2, "t4")]
+    assert promises(history) == ({"late"} if is_late else set())
+
+
 def test_a_fault_excuses_until_a_lease_after_its_end() -> None:
     history = good()
     history.hand_overs[2] = call(3, CALM + 9, "t2", 1, "a/4", "a/5")

@@ -108,6 +108,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stop()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn leaves the app to be cancelled then, and logs a traceback of it.
+            await self.lifespan.shutdown()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

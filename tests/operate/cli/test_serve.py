@@ -132,6 +132,16 @@ def test_a_second_signal_hands_back_at_once_and_is_still_a_clean_stop(tmp_path: 
         assert meanwhile.client.get(f"/v1/turns/{turn_id}")["leaseUntilAt"] is None
 
 
+def test_however_many_signals_come_until_its_end_it_stops_cleanly(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        while server.process.poll() is None:
+            server.process.send_signal(signal.SIGTERM)
+            server.process.send_signal(signal.SIGINT)
+        assert server.process.returncode == 0
+        server.logged("Stopped")
+        assert list(server.process.stderr or ()) == []
+
+
 def test_watchers_do_not_delay_the_stop(tmp_path: Path) -> None:
     with served(tmp_path, "--worker-shutdown-ms", "600000") as server, server.client.events() as events:
         assert server.stop() == 0

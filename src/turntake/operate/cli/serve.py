@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from functools import partial
 from socket import socket
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from turntake.accept.listening import Listeners
 
 log = logging.getLogger("turntake")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 app = App(
     name="serve",
@@ -105,39 +107,37 @@ async def _serve(options: Options, parts: Parts, bound: socket, made: MadeKeyFil
         app.state.events.close,
         on_drain=lambda: _drain(parts),
         drain_ms=options.http.drain_ms,
+        is_guest=True,
         limits=Limits(options.http, parts.turns.clock, files),
     )
     try:
         # Entered here and not by the app, so that a store that does not open is one line and not a traceback.
-        with ExitStack() as until_stopped:
-            async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
-                await server.serve([bound])
-                until_stopped.enter_context(_hurried_by_signals(parts))
-                if parts.turns.is_answering:
-                    log.info(
-                        "Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once",
-                        extra={"action": "stop", "at_most_ms": options.worker.shutdown_ms},
-                    )
+        async with parts.turns, listening(_listeners(parts), app.state.intake, parts.turns.clock):
+            _on_signals(server.handle_exit)
+            await server.serve([bound])
+            _on_signals(partial(_hurry, parts, asyncio.get_running_loop()))
+            if parts.turns.is_answering:
+                log.info(
+                    "Waiting for answers under way; another Ctrl-C or SIGTERM hands them back at once",
+                    extra={"action": "stop", "at_most_ms": options.worker.shutdown_ms},
+                )
     finally:
         bound.close()
         await parts.aclose()
+    # Not left to `_hurry`: the interpreter takes its own handlers away before it ends, and a signal would count again.
+    _on_signals(signal.SIG_IGN)
     log.info("Stopped", extra={"action": "stop"})
 
 
-@contextmanager
-def _hurried_by_signals(parts: Parts) -> Iterator[None]:
+def _on_signals(handler: "signal.Handlers | Callable[[int, FrameType | None], None]") -> None:
+    """From here on, without a moment between it and the handler before, in which a signal would end the process."""
+    for number in SIGNALS:
+        signal.signal(number, handler)
+
+
+def _hurry(parts: Parts, loop: asyncio.AbstractEventLoop, number: int, frame: FrameType | None) -> None:
     """While the last answers finish, another signal is no reason to break off: it hands back what is left at once."""
-    loop = asyncio.get_running_loop()
-
-    def hurry(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(parts.turns.hurry)
-
-    before = {number: signal.signal(number, hurry) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    loop.call_soon_threadsafe(parts.turns.hurry)
 
 
 def _listeners(parts: Parts) -> "Listeners":
