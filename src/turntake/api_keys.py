@@ -101,22 +101,26 @@ class ApiKeys:
         key, written = new_key(name, scopes, tenants, secrets.token_bytes(KEY_BYTES), now)
         if lacking := caller.lacks(key):
             raise PermissionError(f"A key makes no key that may do more than itself, and this one lacks {lacking}.")
-        await self._change(lambda book: book.with_key(key))
+        await self._change(caller, lambda book: book.with_key(key, caller))
         return key, written
 
     async def revoke(self, caller: Caller, key_id: str) -> ApiKey | None:
-        """The key, which counts no longer; None if there is none that the caller may know of."""
+        """The key, which counts no longer; None if there is none that the caller may know of. Raises PermissionError if
+        the caller's own was revoked meanwhile."""
         await self.refresh()
         known = self._book.find(key_id)
         if known is None or not caller.sees_key(known):
             return None
         now = self._known_store().clock.now()
-        await self._change(lambda book: book.revoke(key_id, now))
+        await self._change(caller, lambda book: book.revoke(key_id, now))
         return self._book.find(key_id)
 
-    async def _change(self, change: Callable[[KeyBook], KeyBook]) -> None:
+    async def _change(self, caller: Caller, change: Callable[[KeyBook], KeyBook]) -> None:
         for _ in range(ROUNDS):
             version, book = await self._present()
+            # The body of its request may have taken seconds to arrive, on purpose.
+            if not self.is_in_force(caller):
+                raise PermissionError("This API key was revoked a moment ago.")
             after = change(book)
             if await self._known_store().documents.swap(DOCUMENT, version, _encode(after)):
                 return self._use(after)

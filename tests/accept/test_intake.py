@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from turntake import ConversationKey, TurnTake
-from turntake.accept.intake import Home, Intake
+from turntake.accept.homes import Home
+from turntake.accept.intake import Intake
 from turntake.buffer.store import Query
 from turntake.platforms.channel import ChatEvent
 from turntake.platforms.text_limit import TextLimit

@@ -13,7 +13,7 @@ import pytest
 
 from harness.serving import run
 from turntake import plugins as adapters
-from turntake.accept.intake import Home
+from turntake.accept.homes import Home
 from turntake.deliver.replies import Replies
 from turntake.errors import ConfigurationError, Forged, MissingExtra
 from turntake.operate.accounts import (

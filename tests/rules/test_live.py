@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import CHANGES_KEPT, LiveRules, Said, Wanted, changed, check, is_among, rolled_back
+from turntake.rules.live import CHANGES_KEPT, MOST_BYTES, LiveRules, Said, Wanted, changed, check, is_among, rolled_back
 from turntake.rules.live import MOST_LAYERS as MOST
 from turntake.rules.scopes import DEFAULT, Layer, RuleScope
 
@@ -130,3 +130,21 @@ def test_it_knows_who_has_not_been_told() -> None:
 )
 def test_a_scope_is_one_of_a_conversations(scope: RuleScope, is_one: bool) -> None:
     assert is_among({scope}, ANN, "sales") == is_one
+
+
+def test_layers_and_changes_take_no_more_room_than_there_is() -> None:
+    """Every process reads all of it whenever anything changes. The latest change is kept, however long it is."""
+    long = said(stop_words=tuple(f"{number:0100}" for number in range(1_000)))
+    live = after({ACME: long})
+    for number in range(20):
+        live = changed(live, {ACME: said(silence_ms=number)}, "boss", 1)
+        live = changed(live, {ACME: long}, "boss", 2)
+        assert len(msgspec.json.encode(live.changes)) <= MOST_BYTES
+    assert (live.changes[-1].version, len(live.changes)) == (41, 10)
+    check(live, {})
+    for number in range(11):
+        live = changed(live, {RuleScope("tenant", f"tenant {number}"): long}, "boss", 3)
+    with pytest.raises(ValueError, match="bytes"):
+        check(live, {})
+    everything = {RuleScope("tenant", f"other {number}"): long for number in range(20)}
+    assert len(changed(live, everything, "boss", 4).changes) == 1

@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from turntake.accept.body import ConversationBody, Instant, checked, decode, read_body, send_accepted
 from turntake.accept.caller import caller_of, permitted_key
+from turntake.accept.homes import Homes
 from turntake.accept.repeated_names import FieldNames
 from turntake.instants import rfc3339
 from turntake.rules.conversation import Touch
@@ -38,12 +39,13 @@ _fields = FieldNames(ActivityBody)
 class Activity:
     """Moves the deadline of the messages that wait. It never makes a turn by itself."""
 
-    def __init__(self, turns: TurnTake) -> None:
+    def __init__(self, turns: TurnTake, homes: Homes) -> None:
         self._turns = turns
+        self._homes = homes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key, touch = activity_in(await read_body(receive))
-        conversation = await self._turns.touch(permitted_key(caller_of(scope), key), touch)
+        conversation = await self._turns.touch(permitted_key(caller_of(scope), key, self._homes), touch)
         due = conversation.buffer.due if conversation and conversation.buffer else None
         await send_accepted(send, DueView(rfc3339(due.at), due.reason) if due else DueView(None, None))
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from starlette.types import Scope
 
 from turntake import plugins
+from turntake.accept.homes import Homes, home_of
 from turntake.arrival import Arrival
 from turntake.errors import Problem
 from turntake.rules.api_keys import Caller
@@ -20,23 +21,26 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
-def permitted_key(caller: Caller, key: ConversationKey) -> ConversationKey:
+def permitted_key(caller: Caller, key: ConversationKey, homes: Homes) -> ConversationKey:
     """The conversation that the caller writes to where a body names `key`. Raises Problem.
 
-    The tenant of its key counts, and on some channels it needs the scope `impersonate`.
+    The tenant of its key counts. On some channels it needs the scope `impersonate`, and an account that is not another
+    tenant's.
     """
     if caller.tenants is not None:
         try:
             key = key._replace(tenant=caller.tenant_for(key.tenant))
         except ValueError as error:
             raise Problem(403, str(error)) from None
+        if (home_of(key, homes).tenant or key.tenant) not in caller.tenants:
+            raise Problem(403, "Answers would leave through an account of another tenant; name another in `account`.")
     _refuse_impersonation(caller, key)
     return key
 
 
-def permitted(caller: Caller, arrival: Arrival) -> Arrival:
+def permitted(caller: Caller, arrival: Arrival, homes: Homes) -> Arrival:
     """The arrival for that conversation."""
-    key = permitted_key(caller, arrival.key)
+    key = permitted_key(caller, arrival.key, homes)
     return arrival if key is arrival.key else replace(arrival, key=key)
 
 

@@ -4,10 +4,10 @@ import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from turntake.accept.homes import NOBODYS, Homes
 from turntake.accept.options import Delivery, WebhookOptions
 from turntake.accept.reply_reports import ReplyReports
 from turntake.arrival import Arrival
@@ -29,18 +29,6 @@ _OPTIONS = WebhookOptions()
 CHANGES = frozenset({"edit", "delete"})
 ACTIVITY = frozenset({"typing", "stopped"})
 MEANT = SAID | CHANGES | ACTIVITY
-
-
-class Home(NamedTuple):
-    """Whose the conversations of an account are, and which agent they are for; an empty one is the default."""
-
-    tenant: str = ""
-    agent: str = ""
-
-
-Homes = Mapping[tuple[str, str], Home]
-"""By the channel's name and the account's, which is "" for the only or first one."""
-_NOBODYS = Home()
 
 
 class Intake:
@@ -78,7 +66,7 @@ class Intake:
             (pair for pair in keyed if pair[1].kind not in ACTIVITY), key=lambda pair: pair[1].kind in CHANGES
         )
         if messages:
-            agent = self._homes.get((channel, account), _NOBODYS).agent
+            agent = self._homes.get((channel, account), NOBODYS).agent
             limit = self._text_limits.get(channel, NO_LIMIT)
             await self._turns.accept_reported(list(_arrivals(messages, agent, limit)))
         for key, event in keyed:
@@ -105,7 +93,7 @@ class Intake:
         self, channel: str, account: str, events: Sequence[ChatEvent]
     ) -> Iterator[tuple[ConversationKey, ChatEvent]]:
         """Those that mean something, each with its conversation."""
-        tenant = self._homes.get((channel, account), _NOBODYS).tenant
+        tenant = self._homes.get((channel, account), NOBODYS).tenant
         for event in events:
             if event.kind not in MEANT:
                 continue

@@ -18,6 +18,7 @@ from turntake.accept.body import (
     send_accepted,
 )
 from turntake.accept.caller import caller_of, permitted
+from turntake.accept.homes import Homes
 from turntake.accept.repeated_names import FieldNames
 from turntake.arrival import Arrival, Receipt
 from turntake.instants import rfc3339, to_ms
@@ -73,16 +74,17 @@ class Messages:
     those of other conversations may be stored already: sending the list again stores the rest and repeats nothing.
     """
 
-    def __init__(self, turns: TurnTake) -> None:
+    def __init__(self, turns: TurnTake, homes: Homes) -> None:
         self._turns = turns
+        self._homes = homes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrivals, caller = arrivals_in(await read_body(receive)), caller_of(scope)
         if isinstance(arrivals, list):
-            receipts = await self._turns.accept_sound([permitted(caller, arrival) for arrival in arrivals])
+            receipts = await self._turns.accept_sound([permitted(caller, arrival, self._homes) for arrival in arrivals])
             await send_accepted(send, list(map(receipt_view, receipts)))
         else:
-            (receipt,) = await self._turns.accept_sound([permitted(caller, arrivals)])
+            (receipt,) = await self._turns.accept_sound([permitted(caller, arrivals, self._homes)])
             await send_accepted(send, receipt_view(receipt))
 
 

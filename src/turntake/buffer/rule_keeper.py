@@ -21,7 +21,7 @@ from turntake.errors import StoreUnavailable
 from turntake.rules import transitions
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import LiveRules, Wanted, changed, check, is_among, rolled_back
+from turntake.rules.live import LiveRules, Tenants, Wanted, changed, check, is_among, rolled_back
 from turntake.rules.scopes import Layers, RuleBook, RuleScope
 
 DOCUMENT = "rules"
@@ -68,22 +68,23 @@ class RuleKeeper:
         """Learns of changes that other processes made a moment ago. Raises StoreUnavailable."""
         await self._watch.read(DOCUMENT)
 
-    async def change(self, wanted: Wanted, author: str) -> LiveRules:
-        """Sets layers, or takes them away where there is None. Raises ValueError if that is impossible."""
+    async def change(self, wanted: Wanted, author: str, tenants: Tenants = None) -> LiveRules:
+        """Sets layers, or takes them away where there is None. Raises ValueError if that is impossible, and
+        PermissionError for limits of `tenants`, if the author is for these alone."""
         now = self._store.clock.now()
-        return await self._commit(lambda live: changed(live, wanted, author, now))
+        return await self._commit(lambda live: changed(live, wanted, author, now, tenants=tenants), tenants)
 
     async def roll_back(self, version: int, author: str) -> LiveRules:
         """The layers of an earlier version, as a new one. Raises ValueError if it is not known any more."""
         now = self._store.clock.now()
         return await self._commit(lambda live: rolled_back(live, version, author, now))
 
-    async def _commit(self, change: Callable[[LiveRules], LiveRules]) -> LiveRules:
+    async def _commit(self, change: Callable[[LiveRules], LiveRules], tenants: Tenants = None) -> LiveRules:
         def checked(live: LiveRules) -> LiveRules:
             after = change(live)
             if after is live:
                 return live
-            check(after, self.settings)
+            check(after, self.settings, tenants)
             return replace(after, telling_until=self._store.clock.now() + TELLING_MS)
 
         live, is_changed = await self._swap(checked)

@@ -19,7 +19,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.activity import Activity
-from turntake.accept.intake import Homes, Intake
+from turntake.accept.homes import Homes
+from turntake.accept.intake import Intake
 from turntake.accept.messages import Messages
 from turntake.accept.options import Delivery, Groups, WebhookOptions
 from turntake.accept.refusals import Refusals
@@ -92,8 +93,8 @@ def create(
     webhooks = Webhooks(turns, channels or {}, public_url, intake, refusals)
     events = EventStream(turns)
     instances: dict[type, ASGIApp] = {
-        Messages: Messages(turns),
-        Activity: Activity(turns),
+        Messages: Messages(turns, homes or {}),
+        Activity: Activity(turns, homes or {}),
         Webhooks: webhooks,
         EventStream: events,
     }

@@ -26,6 +26,7 @@ from turntake.rules.key import ConversationKey
 from turntake.service import TurnTake
 
 MAX_WATCHERS = 200  # each holds a connection and a queue, and every event is put into every queue
+MAX_WATCHERS_OF_TENANT = 50  # so that one tenant leaves some to the others
 HEARTBEAT_MS = 15_000  # proxies close a connection that is quiet for 60 s, some for 30 s
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -46,7 +47,7 @@ class EventStream:
 
     def __init__(self, turns: TurnTake) -> None:
         self._turns = turns
-        self._ends: set[asyncio.Event] = set()
+        self._ends: dict[asyncio.Event, Caller] = {}
 
     def close(self) -> None:
         """Ends every stream. A server that shuts down calls this, for it waits until all answers are complete."""
@@ -66,7 +67,7 @@ class EventStream:
         def wants(key: ConversationKey) -> bool:
             return key == only if only is not None else caller.sees(key)
 
-        async with self._slot() as end, self._turns.events.watch(wants) as queue:
+        async with self._slot(caller) as end, self._turns.events.watch(wants) as queue:
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await _write(send, b": watching\n\n")
             tasks = [
@@ -99,16 +100,18 @@ class EventStream:
             await _write(send, b": still here\n\n")
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[asyncio.Event]:
+    async def _slot(self, caller: Caller) -> AsyncIterator[asyncio.Event]:
         """One of the few places for watchers; the event in it ends the stream."""
         if len(self._ends) >= MAX_WATCHERS:
-            raise Problem(503, f"{MAX_WATCHERS} others watch already; try again later.", headers={"Retry-After": "5"})
+            raise _crowded(MAX_WATCHERS)
+        if sum(each.shares_tenant_with(caller) for each in self._ends.values()) >= MAX_WATCHERS_OF_TENANT:
+            raise _crowded(MAX_WATCHERS_OF_TENANT)
         end = asyncio.Event()
-        self._ends.add(end)
+        self._ends[end] = caller
         try:
             yield end
         finally:
-            self._ends.discard(end)
+            del self._ends[end]
 
 
 def frame(event: Happening, number: int) -> bytes:
@@ -116,6 +119,10 @@ def frame(event: Happening, number: int) -> bytes:
     about = {"at": rfc3339(event.at), "conversation_key": str(event.key), "turn_id": event.turn_id}
     data = msgspec.json.encode(outward(about | event.facts))
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, event.kind.encode(), data)
+
+
+def _crowded(watchers: int) -> Problem:
+    return Problem(503, f"{watchers} others watch already; try again later.", headers={"Retry-After": "5"})
 
 
 def outward(facts: dict[str, Any]) -> dict[str, Any]:

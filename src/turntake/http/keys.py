@@ -67,7 +67,11 @@ async def make(turns: TurnTake, request: Request) -> Response:
 
 
 async def revoke(turns: TurnTake, request: Request) -> Response:
-    if await turns.keys.revoke(caller_of(request.scope), request.path_params["id"]) is None:
+    try:
+        revoked = await turns.keys.revoke(caller_of(request.scope), request.path_params["id"])
+    except PermissionError as error:
+        raise Problem(403, str(error)) from None
+    if revoked is None:
         raise Problem(404, "There is no such API key; GET /v1/keys and `turntake keys list` show all with their ids.")
     return Response(status_code=204)
 

@@ -19,7 +19,7 @@ from turntake.http.json import answer, body_of, conversation_key, query_of
 from turntake.instants import rfc3339
 from turntake.rules.api_keys import Caller
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import AUTHOR_LENGTH, Edit, LiveLayer, LiveRules, RuleChange, Said, Wanted
+from turntake.rules.live import AUTHOR_LENGTH, Edit, LiveLayer, LiveRules, RuleChange, Said, Wanted, is_of
 from turntake.rules.message_limits import Part
 from turntake.rules.preview import preview
 from turntake.rules.rules import Rules
@@ -238,8 +238,11 @@ def _own(caller: Caller, arrival: Arrival) -> Arrival:
 
 
 async def _change(turns: TurnTake, request: Request, wanted: Wanted) -> LiveRules:
+    caller = caller_of(request.scope)
     try:
-        return await turns.rule_keeper.change(wanted, _author(caller_of(request.scope)))
+        return await turns.rule_keeper.change(wanted, _author(caller), caller.tenants)
+    except PermissionError as error:
+        raise Problem(403, str(error)) from None
     except ValueError as error:
         raise Problem(400, str(error)) from None
 
@@ -261,11 +264,7 @@ def _platform(name: str) -> RuleScope:
 
 def _sees(caller: Caller, scope: RuleScope) -> bool:
     """A key for some tenants knows what is set for them and for their conversations."""
-    if caller.tenants is None:
-        return True
-    if scope.kind == "conversation":
-        return ConversationKey.parse(scope.id).tenant in caller.tenants
-    return scope.kind == "tenant" and scope.id in caller.tenants
+    return caller.tenants is None or is_of(caller.tenants, scope)
 
 
 def _refuse_others(caller: Caller, scope: RuleScope) -> None:

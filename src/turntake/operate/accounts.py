@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from turntake.accept.intake import Home
+from turntake.accept.homes import Home
 from turntake.errors import ConfigurationError
 from turntake.http.hosts import is_loopback
 from turntake.operate.channel_plugins import LISTEN, ChannelPlugin, ListenerPlugin

@@ -44,6 +44,7 @@ PREFIX = "ttk_"
 """How every key begins, so that people and programs that look for leaked secrets know what it is."""
 KEY_BYTES = 32
 MOST_KEYS = 1_000  # a document of some 300 KB; each process reads it whole whenever a key is made or revoked
+MOST_KEYS_OF_TENANT = 100  # that a tenant makes by itself, so that some are left for everybody else
 MOST_REVOKED = 100  # enough to see what was revoked of late
 NAME_CHARACTERS = 64
 ID_DIGITS = 12
@@ -76,6 +77,10 @@ class Caller(msgspec.Struct, frozen=True):
     def sees(self, key: ConversationKey) -> bool:
         """Whether this conversation exists, as far as the caller is concerned."""
         return self.tenants is None or key.tenant in self.tenants
+
+    def shares_tenant_with(self, other: "Caller") -> bool:
+        """Whether both are for some tenants, and for one of them both are."""
+        return self.tenants is not None and other.tenants is not None and not self.tenants.isdisjoint(other.tenants)
 
     def tenant_for(self, named: str) -> str:
         """The tenant of what it writes, where the body names `named`. Raises ValueError.
@@ -112,10 +117,13 @@ class KeyBook(msgspec.Struct, frozen=True):
     secret: bytes = b""
     keys: tuple[ApiKey, ...] = ()
 
-    def with_key(self, key: ApiKey) -> "KeyBook":
-        """Raises ValueError if there are too many."""
-        if sum(each.revoked_at is None for each in self.keys) >= MOST_KEYS:
-            raise ValueError(f"There are {MOST_KEYS} API keys, which is the most; revoke some first.")
+    def with_key(self, key: ApiKey, maker: Caller = ANYBODY) -> "KeyBook":
+        """Raises ValueError if there are too many, in all or of the tenants of whoever makes it."""
+        in_force = [each for each in self.keys if each.revoked_at is None]
+        own = [] if maker.tenants is None else [each for each in in_force if maker.sees_key(each)]
+        for keys, most in ((in_force, MOST_KEYS), (own, MOST_KEYS_OF_TENANT)):
+            if len(keys) >= most:
+                raise ValueError(f"There are {most} API keys, which is the most; revoke some first.")
         return replace(self, keys=(*self.keys, key))
 
     def revoke(self, key_id: str, now: int) -> "KeyBook":

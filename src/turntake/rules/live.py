@@ -13,11 +13,15 @@ import msgspec
 from msgspec.structs import replace
 
 from turntake.rules.key import ConversationKey
-from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.rules import OF_TENANTS, PRESETS, Rules
 from turntake.rules.scopes import DEFAULT, Layer, Layers, RuleBook, RuleScope
 
 CHANGES_KEPT = 100  # enough for weeks of tuning; all of it is read whenever anything changes
 MOST_LAYERS = 1_000  # what can be read in milliseconds; thousands of tenants want presets, not rules of their own each
+MOST_BYTES = 1_048_576  # of all layers, and again of the changes: some ten milliseconds whenever anything changes
+# What a tenant can set by itself: a tenth of all there is room for, so that some are left for everybody else.
+MOST_LAYERS_OF_TENANT = 100
+MOST_BYTES_OF_TENANT = 65_536
 AUTHOR_LENGTH = 100
 
 
@@ -96,12 +100,21 @@ class LiveRules(msgspec.Struct, frozen=True):
 
 
 Wanted = Mapping[RuleScope, Said | None]
+Tenants = Collection[str] | None
+"""Those that somebody may set rules for; None stands for every tenant, and for what is nobody's."""
 
 
-def changed(live: LiveRules, wanted: Wanted, author: str, at: int, restored: int | None = None) -> LiveRules:
-    """The rules with these layers set, or taken away where there is None; the same if that changes nothing."""
+def changed(
+    live: LiveRules, wanted: Wanted, author: str, at: int, restored: int | None = None, tenants: Tenants = None
+) -> LiveRules:
+    """The rules with these layers set, or taken away where there is None; the same if that changes nothing.
+
+    An author for some `tenants` leaves their limits as they are. Raises PermissionError if it names others.
+    """
     before = {layer.scope: layer for layer in live.layers}
     edits = tuple(Edit(scope, _said(before.get(scope)), said) for scope, said in wanted.items())
+    if tenants is not None:
+        edits = tuple(map(_with_limits, edits))
     edits = tuple(edit for edit in edits if edit.before != edit.after)
     if not edits:
         return live
@@ -112,7 +125,7 @@ def changed(live: LiveRules, wanted: Wanted, author: str, at: int, restored: int
     gone = {edit.scope for edit in edits}
     layers = (*(layer for layer in live.layers if layer.scope not in gone), *after.values())
     change = RuleChange(version, author, at, edits, restored)
-    return replace(live, version=version, layers=layers, changes=(*live.changes, change)[-CHANGES_KEPT:])
+    return replace(live, version=version, layers=layers, changes=_latest((*live.changes, change)))
 
 
 def rolled_back(live: LiveRules, version: int, author: str, at: int) -> LiveRules:
@@ -127,14 +140,27 @@ def rolled_back(live: LiveRules, version: int, author: str, at: int) -> LiveRule
     return changed(live, wanted, author, at, restored=version)
 
 
-def check(live: LiveRules, settings: Layers) -> None:
-    """Raises ValueError unless the latest change is one that this release understands, and a book can be made of it."""
-    if len(live.layers) > MOST_LAYERS:
-        raise ValueError(f"There are {MOST_LAYERS} layers already: take some away, or set a rule for more at once.")
+def check(live: LiveRules, settings: Layers, tenants: Tenants = None) -> None:
+    """Raises ValueError unless the latest change is one that this release understands, and a book can be made of it.
+
+    If somebody for some `tenants` made it, these have less room than all together, though whoever runs the installation
+    may have given them more: what makes nothing longer is taken.
+    """
+    _check_room(live.layers, MOST_LAYERS, MOST_BYTES)
+    if tenants is not None and any(_size(edit.after) > _size(edit.before) for edit in live.changes[-1].edits):
+        own = [layer for layer in live.layers if is_of(tenants, layer.scope)]
+        _check_room(own, MOST_LAYERS_OF_TENANT, MOST_BYTES_OF_TENANT)
     for edit in live.changes[-1].edits:
         if edit.after is not None:
             Layer(edit.after.values, edit.after.preset)
     RuleBook(settings, live.by_scope)
+
+
+def is_of(tenants: Collection[str], scope: RuleScope) -> bool:
+    """Whether a scope is one of these tenants, or one of their conversations."""
+    if scope.kind == "conversation":
+        return ConversationKey.parse(scope.id).tenant in tenants
+    return scope.kind == "tenant" and scope.id in tenants
 
 
 def is_among(scopes: Collection[RuleScope], key: ConversationKey, agent: str) -> bool:
@@ -145,3 +171,37 @@ def is_among(scopes: Collection[RuleScope], key: ConversationKey, agent: str) ->
 
 def _said(layer: LiveLayer | None) -> Said | None:
     return None if layer is None else layer.said
+
+
+def _with_limits(edit: Edit) -> Edit:
+    """The edit with the limits that the layer had. Raises PermissionError if it sets others."""
+    limits = {name: value for name, value in (edit.before or Said()).values.items() if name in OF_TENANTS}
+    values = {} if edit.after is None else edit.after.values
+    for name in sorted(OF_TENANTS & values.keys()):
+        if name not in limits or values[name] != limits[name]:
+            raise PermissionError(f"{name} limits a tenant, so that no key of the tenant sets it; leave it out.")
+    return replace(edit, after=replace(edit.after or Said(), values=values | limits)) if limits else edit
+
+
+def _latest(changes: tuple[RuleChange, ...]) -> tuple[RuleChange, ...]:
+    """Those of which there is room for, and the last one in any case."""
+    room, kept = MOST_BYTES, 0
+    for change in reversed(changes[-CHANGES_KEPT:]):
+        room -= _size(change)
+        if room < 0 and kept:
+            break
+        kept += 1
+    return changes[-kept:]
+
+
+def _size(value: Any) -> int:
+    """In the document; of None, which says nothing, none."""
+    return 0 if value is None else len(msgspec.json.encode(value))
+
+
+def _check_room(layers: Collection[LiveLayer], most: int, most_bytes: int) -> None:
+    if len(layers) > most:
+        raise ValueError(f"There are {most} layers already: take some away, or set a rule for more at once.")
+    size = _size(layers)
+    if size > most_bytes:
+        raise ValueError(f"The layers would take {size} bytes, and {most_bytes} are the most: take something away.")

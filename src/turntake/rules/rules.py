@@ -86,9 +86,10 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy_text: Annotated[
         str,
         Meta(
+            max_length=4_096,  # what every platform takes as one message, in a few languages
             description="What a person is told, once per turn, when a message is rejected because their last one is "
             "still being answered. A line that begins with a language, as in `@de Einen Moment`, is for those who "
-            "speak it. Empty: nothing is said."
+            "speak it. Empty: nothing is said.",
         ),
     ] = "One moment, please: your last message is still being answered. Please write again after that."
     max_interrupts: Annotated[
