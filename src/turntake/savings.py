@@ -137,7 +137,7 @@ class SavingsTotals:
 
     def _log(self) -> None:
         sums = total(self.meter.sums)
-        if sums.turns:
+        if sums.calls_avoided:
             log.info("What collecting messages saved since the start", extra=_facts(self.options.facts(sums)))
 
 

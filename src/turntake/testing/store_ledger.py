@@ -65,6 +65,8 @@ class Ledger:
             return "ignored"
         if self.knows(arrival.key, arrival.message.id):
             return "duplicate"
+        if arrival.cue.of(arrival.agent).kind == "stop":
+            return "buffered"
         rules = arrival.rules.of("")
         is_busy = bool(self.sealed_ranges(arrival.key)) and not self.waiting(arrival.key)
         is_rejected = is_busy and rules.enabled and rules.on_busy == "reject" and not arrival.message.is_amendment
@@ -123,8 +125,8 @@ class Ledger:
         if before is not None:
             assert claim.messages == before.messages, "the same turn has the same messages"
             assert claim.epoch > before.epoch
-            is_next = not claim.turn.progress.is_final and claim.turn.id not in self.untried
-            assert claim.turn.attempt >= before.turn.attempt + is_next
+            tried = before.turn.attempt - (claim.turn.id in self.untried)
+            assert claim.turn.attempt >= tried + (not claim.turn.progress.is_final)
         self.untried.discard(claim.turn.id)
         self.seen[claim.turn.id] = claim
         self.leases[claim.key] = (claim.epoch, now + lease_ms)

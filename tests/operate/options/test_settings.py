@@ -42,6 +42,7 @@ LIMITS = {
     "rules.ttl_ms": (0, WEEK_MS),
     "rules.max_interrupts": (0, MANY),
     "rules.max_attempts": (1, MANY),
+    "rules.history_keep_ms": (0, 3_650 * DAY_MS),
     "rules.priority": (-10, 10),
     "rules.share": (1, 10_000),
     "rules.tenant_turns": (0, MANY),
