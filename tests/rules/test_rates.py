@@ -62,6 +62,18 @@ def test_buckets_are_bounded() -> None:
     assert buckets.take({MESSAGES._replace(name="b"): 60}, 0) is None, "used longest ago, it was forgotten"
 
 
+def test_long_names_take_no_more_room_than_usual_ones() -> None:
+    """A key may have four thousand characters, and a client makes up as many as there are buckets. Names that begin or
+    end alike have buckets of their own all the same."""
+    buckets = Buckets()
+    names = [f"{start}{'x' * 4_000}{end}" for start in "ab" for end in "ab"]
+    for name in names:
+        assert buckets.take({MESSAGES._replace(name=name): 60}, 0) is None
+    for name in names:
+        assert buckets.take({MESSAGES._replace(name=name): 1}, 0) is not None
+    assert max(len(part) for id in buckets._full_at for part in id) <= 100
+
+
 def test_a_message_is_counted_where_a_rule_says_so() -> None:
     assert list(buckets_of(ANN, Rules(), 100)) == []
     rules = Rules(messages_per_minute=1, bytes_per_minute=2, tenant_messages_per_minute=3, tenant_bytes_per_minute=4)

@@ -182,6 +182,24 @@ def test_a_hostile_text_takes_no_longer_than_its_end(text: str) -> None:
     assert process_time_ns() - began_at < 1_000_000_000, "a look takes milliseconds"
 
 
+def test_many_phrases_that_end_alike_take_no_longer_than_one() -> None:
+    """A list of a hundred messages would stand in everybody's way else."""
+    alike = tuple(" ".join([*f"{number:03}", "a"]) for number in range(1_000))
+    many = words_in(alike, alike, ())
+    began_at = process_time_ns()
+    for _ in range(50):
+        assert cue_in("a " * LOOKED_AT, many) == NO_CUE
+    assert process_time_ns() - began_at < 1_000_000_000, "a look takes milliseconds"
+    assert cue_in("a 9 9 8 a", many) == Cue("hold")
+
+
+def test_words_are_made_ready_once_and_go_with_their_rules() -> None:
+    """Lists may be long, and whoever changes rules makes many of them."""
+    ready = [Rules(stop_words=(f"stop {number}",)) for number in range(200)]
+    assert all(rules.words is rules.words for rules in ready)
+    assert words_in.cache_info().currsize < 100
+
+
 @patient
 @given(st.text(min_size=LOOKED_AT, max_size=LOOKED_AT), st.text(max_size=50))
 def test_what_stands_before_the_end_of_a_text_changes_nothing(end: str, before: str) -> None:

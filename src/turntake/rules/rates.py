@@ -10,6 +10,7 @@ Each process keeps its own buckets: to share them would be a write to one row fo
 is even known whether the message is taken.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Literal, NamedTuple
@@ -18,8 +19,9 @@ from turntake.rules.key import ConversationKey
 from turntake.rules.rules import Rules
 
 MINUTE_MS = 60_000
-# About 20 MB. The one that was used longest ago is forgotten first, and with it how empty it was.
+# About 25 MB. The one that was used longest ago is forgotten first, and with it how empty it was.
 MOST_BUCKETS = 100_000
+LONGEST_NAME = 64  # as most keys are; a longer one may have thousands of characters, and its hash stands for it
 
 RATE_RULES = ("messages_per_minute", "bytes_per_minute", "tenant_messages_per_minute", "tenant_bytes_per_minute")
 """The rules that set limits."""
@@ -40,7 +42,7 @@ class Bucket(NamedTuple):
 
 
 BucketId = tuple[str, str, str]
-"""A bucket without its limit, which may change while it fills."""
+"""What is kept of a bucket: its parts without its limit, which may change while it fills, and of a long name a hash."""
 
 Demands = Mapping[Bucket, int]
 """How much is to be taken of each."""
@@ -77,7 +79,7 @@ class Buckets:
         taken: dict[BucketId, float] = {}
         worst: RateRefusal | None = None
         for bucket, amount in demands.items():
-            id: BucketId = bucket[:3]
+            id: BucketId = bucket.of, _short(bucket.name), bucket.unit
             full_at = max(now, self._full_at.get(id, now))
             lasts_ms = amount * MINUTE_MS / bucket.per_minute
             # A whole bucket is enough for anything.
@@ -92,3 +94,7 @@ class Buckets:
             while len(self._full_at) > self._most:
                 del self._full_at[next(iter(self._full_at))]
         return worst
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"hash:{hashlib.blake2s(name.encode()).hexdigest()}"

@@ -1,5 +1,6 @@
 """How long to wait and what to do meanwhile: the rules a conversation lives by."""
 
+from functools import cached_property
 from typing import Annotated, Literal, Protocol, Self
 
 import msgspec
@@ -35,7 +36,7 @@ class RulesByAgent(Protocol):
     def of(self, agent: str) -> "Rules": ...
 
 
-class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """One conversation's rules. Every field has a default that suits live chat.
 
     A field's type, default and sentence are written here only; its flag, its environment variable, its line in
@@ -201,7 +202,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether any flush, hold or stop word is to be looked for."""
         return bool(self.flush_words or self.hold_words or self.stop_words)
 
-    @property
+    @cached_property
     def words(self) -> Words:
         """Those words, ready to be looked for."""
         return words_in(self.flush_words, self.hold_words, self.stop_words)

@@ -61,10 +61,15 @@ CUT = _CUES["cut"]
 
 
 class Words(NamedTuple):
-    """The words of some rules, ready to be looked for: all stop phrases, and the others by their last word."""
+    """The words of some rules, ready to be looked for: all stop phrases, and the others.
+
+    `lengths` says how many words those phrases have that end with a word, the longest first: however many they are, a
+    text is compared once for each length.
+    """
 
     stop: frozenset[Phrase]
-    others: dict[str, tuple[tuple[Phrase, Cue], ...]]
+    others: dict[Phrase, Cue]
+    lengths: dict[str, tuple[int, ...]]
 
 
 def cue_in(text: str, words: Words, is_alone: bool = True) -> Cue:
@@ -75,8 +80,9 @@ def cue_in(text: str, words: Words, is_alone: bool = True) -> Cue:
     elif is_alone and tuple(said) in words.stop:
         return _CUES["stop"]
     for end in range(len(said), 0, -1):
-        for phrase, cue in words.others.get(said[end - 1], ()):
-            if tuple(said[max(0, end - len(phrase)) : end]) == phrase:
+        for length in words.lengths.get(said[end - 1], ()):
+            cue = words.others.get(tuple(said[max(0, end - length) : end]))
+            if cue is not None:
                 return cue
     return NO_CUE
 
@@ -104,16 +110,17 @@ def _part(character: str) -> str:
     return character if kind[0] in "LMN" else " "
 
 
-@lru_cache(1_024)  # far more sets of lists than one installation has
+@lru_cache(64)  # rules keep their own; this is for those that are made anew with the same lists
 def words_in(flush: tuple[str, ...], hold: tuple[str, ...], stop: tuple[str, ...]) -> Words:
     """The lists of some rules, made ready. Raises ValueError for what can never be said."""
-    others: dict[str, list[tuple[Phrase, Cue]]] = {}
     # Of two phrases that end at the same word the longer one counts; of the same phrase, hold: that loses nothing.
-    for kind, given in (("hold", hold), ("flush", flush)):
-        for phrase in _phrases(kind, given):  # type: ignore[arg-type]  # a tuple of literals
-            others.setdefault(phrase[-1], []).append((phrase, _CUES[kind]))
-    ordered = {last: tuple(sorted(found, key=lambda pair: -len(pair[0]))) for last, found in others.items()}
-    return Words(frozenset(_phrases("stop", stop)), ordered)
+    others = dict.fromkeys(_phrases("flush", flush), _CUES["flush"])
+    others |= dict.fromkeys(_phrases("hold", hold), _CUES["hold"])
+    lengths: dict[str, set[int]] = {}
+    for phrase in others:
+        lengths.setdefault(phrase[-1], set()).add(len(phrase))
+    longest_first = {last: tuple(sorted(found, reverse=True)) for last, found in lengths.items()}
+    return Words(frozenset(_phrases("stop", stop)), others, longest_first)
 
 
 def _phrases(kind: WordKind, given: Iterable[str]) -> Iterator[Phrase]:
