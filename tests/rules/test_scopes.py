@@ -91,6 +91,23 @@ def test_layers_that_never_meet_may_contradict_each_other() -> None:
         RuleBook(same | {OWN: Layer({"max_messages": 5})})
 
 
+def test_a_conversation_is_judged_together_with_its_platform_and_tenant() -> None:
+    slow = {"silence_ms": 50_000}
+    patient = {"max_wait_ms": 60_000}
+    assert book(tenant=patient, conversation=slow).rules_for(ANN).silence_ms == 50_000
+    assert book(platform=patient, conversation=slow).rules_for(ANN).silence_ms == 50_000
+    with pytest.raises(ValueError, match="is above max_wait_ms") as refusal:
+        book(tenant=patient, agent={"max_wait_ms": 40_000}, conversation=slow)
+    assert "[agent sales] and [conversation acme:" in str(refusal.value)
+
+
+def test_a_refusal_names_who_said_what_is_impossible_and_nobody_else() -> None:
+    with pytest.raises(ValueError, match=r"So it would be for \[tenant acme\]\.$"):
+        book(default={"capacity": 9}, platform={"silence_ms": 1}, tenant={"silence_ms": 50_000})
+    with pytest.raises(ValueError, match=r"So it would be for \[tenant acme\]\.$"):
+        book(default={"capacity": 9}, tenant={"stop_words": ["@xx"]})
+
+
 def test_a_contradiction_is_found_among_thousands_of_layers() -> None:
     tenants = {RuleScope("tenant", f"t{n}"): Layer({"max_wait_ms": 20_000 + n % 3}) for n in range(3_000)}
     agents = {RuleScope("agent", f"a{n}"): Layer({"silence_ms": 2_000}) for n in range(3_000)}

@@ -214,11 +214,13 @@ class RuleBook:
         return ScopedRules(self._agents, lambda agent: self._made(self._scopes_of(key, agent)))
 
     def _made(self, scopes: tuple[RuleScope, ...]) -> Rules:
-        values = {name: origin.value for name, origin in self._origins(scopes).items()}
+        origins = self._origins(scopes)
         try:
-            return Rules(**values)
+            return Rules(**{name: origin.value for name, origin in origins.items()})
         except ValueError as error:
-            where = " and ".join(f"[{scope}]" for scope in scopes)
+            # Its sentence names the rules; who said something else is not to blame.
+            named = {origin.scope for name, origin in origins.items() if origin.source and name in str(error)}
+            where = " and ".join(f"[{scope}]" for scope in scopes if scope in named)
             raise ValueError(f"{error} So it would be for {where}.") from None
 
     def _origins(self, scopes: Iterable[RuleScope]) -> dict[str, Origin]:
@@ -232,21 +234,22 @@ class RuleBook:
 
     def _meetings(self) -> Iterator[tuple[RuleScope, ...]]:
         """Each scope by itself and each two that apply to some conversation, with the default below. What is impossible
-        is so because of two rules, which two layers name at most: no more of them need to be put together."""
+        is so because of two rules, which two layers name at most: no more of them need to be put together. A conversation
+        is never by itself: its key says under which platform and tenant it is."""
         default = tuple(scope for scope in self._scopes if scope == DEFAULT)
         wide = self._restricting()
         yield default
         for scope in self._scopes - {DEFAULT}:
-            yield (*default, scope)
+            if scope.kind != "conversation":
+                yield (*default, scope)
         for first, second in combinations(wide, 2):
             if first.kind != second.kind:
                 yield (*default, first, second)
         for own in self._scopes:
             if own.kind == "conversation":
                 key = ConversationKey.parse(own.id)
-                beside = {RuleScope("platform", key.channel), RuleScope("tenant", key.tenant)} & self._scopes
-                for scope in (*beside, *(scope for scope in wide if scope.kind == "agent")):
-                    yield (*default, scope, own)
+                for agent in ("", *(scope.id for scope in wide if scope.kind == "agent")):
+                    yield self._scopes_of(key, agent)
 
     def _restricting(self) -> list[RuleScope]:
         """The platforms, tenants and agents whose layers can contradict others, in order; of those that say the same,
