@@ -56,7 +56,8 @@ async def test_a_key_is_made_shown_once_listed_and_revoked() -> None:
         assert written[4:16] not in listing.text
         assert (await client.post("/v1/messages", json=HI, headers={"X-API-Key": written})).status_code == 202
         assert (await client.delete(f"/v1/keys/{key['id']}")).status_code == 204
-        assert (await client.post("/v1/messages", json=HI, headers={"X-API-Key": written})).status_code == 401
+        revoked = await client.post("/v1/messages", json=HI, headers={"X-API-Key": written})
+        assert (revoked.status_code, "unknown or was revoked" in revoked.json()["detail"]) == (401, True)
         assert (await client.get("/v1/keys")).json()["keys"][0]["revokedAt"] is not None
         assert (await client.delete("/v1/keys/nobody")).status_code == 404
 
@@ -92,6 +93,13 @@ async def test_a_key_that_cannot_be_is_refused(body: dict[str, Any]) -> None:
     async with served() as client:
         assert (await client.post("/v1/keys", json=body)).status_code == 400
         assert (await client.get("/v1/keys")).json() == {"keys": []}
+
+
+async def test_a_scope_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    async with served() as client:
+        refused = await client.post("/v1/keys", json={"name": "crm", "scopes": ["orders", "rulez"]})
+        assert "Invalid enum value 'rulez'; allowed are '" in refused.json()["detail"]
+        assert "'messages:write'" in refused.json()["detail"]
 
 
 async def test_a_tenants_key_makes_and_knows_keys_of_its_own_tenants() -> None:

@@ -91,7 +91,14 @@ async def test_the_rules_of_everybody_have_no_id_and_may_bring_those_of_platform
 @pytest.mark.parametrize(
     ("path", "body", "says"),
     [
-        ("/tenant/acme", {"silence_ms": 5}, "unknown field `silence_ms`"),
+        ("/tenant/acme", {"silence_ms": 5}, "unknown field `silence_ms`; did you mean `silenceMs`?"),
+        ("/tenant/acme", {"volume": 5}, "unknown field `volume`."),
+        ("/tenant/acme", {"onBusy": "wait"}, "allowed are 'queue', 'interrupt', 'steer', 'reject' at $.onBusy."),
+        (
+            "/default",
+            {"platformOverrides": {"sms": {"silense": 5}}},
+            "did you mean `silenceMs`? at $.platformOverrides",
+        ),
         ("/tenant/acme", {"silenceMs": -5}, "`int` >= 0"),
         ("/tenant/acme", {"silenceMs": None}, "Expected `int`, got `null`"),
         ("/tenant/acme", {"preset": "quick"}, 'There is no preset "quick"; there are: complex-inquiry'),

@@ -96,6 +96,6 @@ def test_a_server_that_others_reach_asks_for_the_key_that_it_made(tmp_path: Path
 
 def test_the_doctor_says_who_gets_in(tmp_path: Path) -> None:
     alone = run("doctor", "--offline", "--port", "0", folder=tmp_path)
-    assert "no API keys; only 127.0.0.1 gets in" in alone.stdout
+    assert "only 127.0.0.1 gets in; once the store has an API key (turntake keys list), only with one" in alone.stdout
     reached = run("doctor", "--offline", "--port", "0", folder=tmp_path, env=REACHED)
     assert "all but webhooks needs the key that serve makes, and keeps in turntake.db.key" in reached.stdout

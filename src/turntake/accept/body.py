@@ -5,6 +5,7 @@ The types here are those that messages and activity share. They decode, check an
 
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -31,6 +32,8 @@ PRIVATE = {
 }
 """Headers of every answer that may hold what people wrote: nothing keeps it, and no page of another site loads it."""
 _LOCATION = re.compile(r"^(?P<detail>.*) - at `(?P<at>\$(?:\[(?P<index>\d+)\])?.*)`$", re.DOTALL)
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 
 
 class ConversationBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
@@ -81,36 +84,46 @@ def misfit(error: msgspec.ValidationError, kind: Any) -> Problem:
     """Well-formed JSON, but not of the shape of `kind`, which /openapi.json describes."""
     match = _LOCATION.match(str(error))
     if match is None:
-        return Problem(400, f"{error}.", [Fault(str(error), "$")])
+        detail = f"{error}{_near_name(str(error), kind)}"
+        return Problem(400, _sentence(detail), [Fault(detail, "$")])
     index = None if match["index"] is None else int(match["index"])
-    detail = match["detail"] + _choices(match, kind)
+    detail = match["detail"] + (_choices(match, kind) or _near_name(match["detail"], kind))
     return Problem(400, f"{detail} at {match['at']}.", [Fault(detail, match["at"], index)])
+
+
+def _sentence(detail: str) -> str:
+    return detail if detail.endswith("?") else f"{detail}."
 
 
 def _choices(match: re.Match[str], kind: Any) -> str:
     """The values that are allowed where another one was found."""
     if not match["detail"].startswith("Invalid enum value"):
         return ""
-    field = match["at"].rpartition(".")[2]
-    found = next(filter(None, (_literals(each, field) for each in _structs(kind))), ())
+    field = match["at"].rpartition(".")[2].partition("[")[0]
+    found = next(filter(None, (_literals(each.type) for each in _fields(kind) if each.encode_name == field)), ())
     return f"; allowed are {', '.join(map(repr, found))}" if found else ""
 
 
-def _structs(kind: Any) -> Iterator[type[msgspec.Struct]]:
-    """The structs that a type is or holds."""
+def _near_name(detail: str, kind: Any) -> str:
+    """The field that somebody may have meant who named one that there is not."""
+    unknown = _UNKNOWN.match(detail)
+    near = get_close_matches(unknown["name"], [each.encode_name for each in _fields(kind)], n=1) if unknown else []
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _fields(kind: Any) -> Iterator[msgspec.structs.FieldInfo]:
+    """The fields of the structs that a type is or holds."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        yield kind
+        yield from msgspec.structs.fields(kind)
     for inner in get_args(kind):
-        yield from _structs(inner)
+        yield from _fields(inner)
 
 
-def _literals(struct: type[msgspec.Struct], field: str) -> tuple[str, ...]:
-    """What the field of this name in JSON may say, if that is one of a few words."""
-    for each in msgspec.structs.fields(struct):
-        if each.encode_name == field:
-            kinds = (each.type, *get_args(each.type))
-            return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
-    return ()
+def _literals(kind: Any) -> tuple[str, ...]:
+    """The words that a value of this type may be, if it is one of a few, or a list of them."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return next(filter(None, map(_literals, get_args(kind))), ())
 
 
 def checked(make: Callable[[S], T], item: S, index: int | None = None) -> T:

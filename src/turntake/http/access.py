@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turntake.accept.caller import CALLER
 from turntake.accept.refusals import Refusals
 from turntake.errors import ConfigurationError, Problem
-from turntake.http.callers import Callers
+from turntake.http.callers import Callers, key_in
 from turntake.http.hosts import is_local_authority, is_loopback
 from turntake.http.made_key import is_from_another_site
 from turntake.http.peer_user import CONNECTION
@@ -38,6 +38,7 @@ FORWARDED = re.compile(
 )
 LONGEST_KEPT = 1_024  # bytes; what strangers send must not fill the memory
 ASK_FOR_KEY = "Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`."
+WRONG_KEY = "This API key is unknown or was revoked: send another one, or make one with `turntake keys new`."
 BEHIND_PROXY = "Without an API key nothing but webhooks passes a proxy: make one with `turntake keys new`."
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="turntake"'}
 
@@ -68,7 +69,7 @@ class RequireKey:
         if self._callers.are_unknown:
             detail = "The store cannot be asked for its API keys now; ask again after the seconds in Retry-After."
             return Problem(503, detail, headers={"Retry-After": "1"})
-        problem = Problem(401, ASK_FOR_KEY, headers=CHALLENGE)
+        problem = Problem(401, WRONG_KEY if key_in(dict(scope["headers"])) else ASK_FOR_KEY, headers=CHALLENGE)
         return self._refusals.answer(problem, scope.get("client"), "A request without a right API key", {})
 
 

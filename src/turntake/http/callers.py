@@ -51,8 +51,7 @@ class Callers:
     def find(self, scope: Scope) -> Caller | None:
         """Who sends a request, by what it carries."""
         headers: Headers = dict(scope["headers"])
-        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        sent = bearer.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        sent = key_in(headers)
         if sent:
             digest = hash_of(sent)
             caller = self._fixed.get(digest) or self._keys.caller(digest) or self._keys.caller_with_token(sent)
@@ -64,3 +63,9 @@ class Callers:
     def login(self, scope: Scope) -> Response | None:
         """The answer to the link with the made key in it; None to everything else."""
         return None if self._made is None else self._made.login(scope)
+
+
+def key_in(headers: Headers) -> bytes:
+    """The key or token that a request carries, right or wrong; empty if there is none."""
+    scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+    return bearer.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")

@@ -99,7 +99,7 @@ class Caller(msgspec.Struct, frozen=True):
         if missing := set(key.scopes) - self.scopes:
             return f"the scope {listed(missing)}"
         if self.tenants is not None and not (key.tenants is not None and self.tenants.issuperset(key.tenants)):
-            return "keys for other tenants than its own"
+            return "other tenants than its own: name some of those in `tenants`"
         return ""
 
     def sees_key(self, key: ApiKey) -> bool:

@@ -234,8 +234,8 @@ class RuleBook:
 
     def _meetings(self) -> Iterator[tuple[RuleScope, ...]]:
         """Each scope by itself and each two that apply to some conversation, with the default below. What is impossible
-        is so because of two rules, which two layers name at most: no more of them need to be put together. A conversation
-        is never by itself: its key says under which platform and tenant it is."""
+        is so because of two rules, which two layers name at most: no more of them need to be put together. Only a
+        conversation is never by itself: its key says which platform and tenant it is under."""
         default = tuple(scope for scope in self._scopes if scope == DEFAULT)
         wide = self._restricting()
         yield default

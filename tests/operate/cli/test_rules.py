@@ -62,6 +62,21 @@ def test_words_are_written_as_a_list_with_commas(shell: Shell) -> None:
     assert "lists of our own" in shell.complains("set", "tenant", "acme", "stop_words=@klingon")
 
 
+def test_rules_are_set_by_the_names_that_are_shown_too(shell: Shell) -> None:
+    assert "tenant acme has silenceMs=2500." in shell.says("set", "tenant", "acme", "silenceMs=2500")
+
+
+def test_a_text_is_emptied_by_empty_quotes(shell: Shell) -> None:
+    assert "has busyText=." in shell.says("set", "tenant", "acme", 'busy_text=""')
+    assert "has nothing." in shell.says("set", "tenant", "acme", "busy_text=")
+
+
+def test_what_else_is_set_stays_however_its_scope_is_spelled(shell: Shell) -> None:
+    shell.says("set", "tenant", "ne\u0301", "silence_ms=5")
+    said = shell.says("set", "tenant", "ne\u0301", "capacity=7")
+    assert "has silenceMs=5 capacity=7." in said
+
+
 def test_the_rules_of_everybody_need_no_id(shell: Shell) -> None:
     shell.says("set", "default", "preset=interview")
     assert "preset=interview" in shell.says("get", "default")
@@ -73,7 +88,7 @@ def test_history_and_the_way_back(shell: Shell) -> None:
     assert "Nothing was ever set" in shell.says("history")
     shell.says("set", "agent", "sales", "silence_ms=700")
     shell.says("set", "agent", "sales", "silence_ms=800")
-    assert "Version 3: the rules of version 1, 1 layer." in shell.says("rollback", "1")
+    assert "Version 3: the rules of version 1 again; they are set for 1 scope." in shell.says("rollback", "1")
     lines = shell.says("history").splitlines()
     assert lines[1].startswith("3 ")
     assert "back to 1" in lines[1]
@@ -93,9 +108,19 @@ def test_explain_shows_where_each_value_comes_from(shell: Shell) -> None:
 def test_explain_says_what_would_be_done_with_a_message(shell: Shell, server: httpx2.Client) -> None:
     said = shell.says("explain", KEY, "--message", "hello?")
     assert "1 message would wait and be due in 2" in said
-    assert "because of: silence." in said
+    assert said.endswith("because of: silence.\n")
     assert "It would be ignored." in shell.says("explain", KEY, "--message", " ")
     assert server.get("/v1/conversations").json()["conversations"] == []
+
+
+def test_explain_says_what_a_stop_word_would_do(shell: Shell) -> None:
+    shell.says("set", "tenant", "acme", "stop_words=basta")
+    said = shell.says("explain", KEY, "--message", "Basta!")
+    assert said == "It would drop what waits and be handed to the agent at once, because of: stop word.\n"
+
+
+def test_a_long_value_is_cut_where_rules_are_explained(shell: Shell) -> None:
+    assert max(map(len, shell.says("explain", KEY).splitlines())) < 110
 
 
 @pytest.mark.parametrize(
@@ -104,7 +129,12 @@ def test_explain_says_what_would_be_done_with_a_message(shell: Shell, server: ht
         (["get", "tenant"], "Which tenant? Write its id after the scope."),
         (["get", "tenant", "zeta"], "Nothing is set for this scope"),
         (["set", "tenant", "acme"], "Which rules? Write NAME=VALUE"),
-        (["set", "tenant", "acme", "silence=5"], "silence=5: write NAME=VALUE with one of enabled, silence_ms"),
+        (["set", "tenant", "acme", "silence=5"], "silence=5: there is no rule of that name; did you mean silence_ms?"),
+        (["set", "tenant", "acme", "volume=5"], "there are: enabled, silence_ms"),
+        (["set", "tenant", "silence_ms=5"], "Which tenant? Write its id after the scope."),
+        (["set", "default", "acme", "silence_ms=5"], "acme: write NAME=VALUE"),
+        (["set", "conversation", "ann", "silence_ms=5"], "A conversation key reads"),
+        (["set", "tenant", "acme", "on_busy=wait"], "allowed are 'queue', 'interrupt', 'steer', 'reject'"),
         (["set", "tenant", "acme", "silence_ms=soon"], "Expected `int`, got `str`"),
         (["set", "team", "acme", "silence_ms=5"], 'There is no scope "team"'),
         (["explain", "ann"], "A conversation key reads"),

@@ -1,5 +1,6 @@
 """`turntake rules`: what is set for whom, by whom and since when, and what that means for one conversation."""
 
+from difflib import get_close_matches
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -11,11 +12,14 @@ from turntake.errors import ConfigurationError
 from turntake.http.rules import JSON_NAMES
 from turntake.operate.cli.connection import Key, Url, connected, since, until
 from turntake.operate.cli.flags import Config, Json, option
-from turntake.operate.cli.output import clean, counted, say, say_json, table
+from turntake.operate.cli.output import clean, counted, say, say_json, short, table
 from turntake.rules.key import ConversationKey
 from turntake.rules.rules import WORD_LISTS
+from turntake.rules.scopes import scope_of
 
 PATH = "/v1/rules"
+WIDTH = 40  # of a value that is explained: all but texts and word lists fit
+_NAMES = {**{name: name for name in JSON_NAMES}, **{shown: name for name, shown in JSON_NAMES.items()}}
 
 Scope = Annotated[str, Parameter(help="default, platform, tenant, agent or conversation.")]
 Id = Annotated[str, Parameter(help="Which one: a platform's, tenant's or agent's name, or a conversation's key.")]
@@ -71,15 +75,16 @@ def set_(
     json: Json = False,
 ) -> None:
     """Set rules for a scope. What else is set for it stays; NAME= takes one away."""
-    id, values = ("", words) if scope == "default" else (words[0] if words else "", words[1:])
-    given = dict(map(_assignment, values))
+    # An id may hold "=" too, but nobody calls a tenant like a rule.
+    has_id = scope != "default" and bool(words) and words[0].partition("=")[0] not in _NAMES
+    id, values = (words[0], words[1:]) if has_id else ("", words)
+    path, given = _path(scope, id), dict(map(_assignment, values))
     if not given:
         raise ConfigurationError("Which rules? Write NAME=VALUE, such as silence_ms=2500.")
     with connected(url, key, config) as client:
-        present = next((layer for layer in client.get(PATH)["layers"] if _is_live(layer, scope, id)), None)
-        body = {**present["rules"], "preset": present["preset"]} if present else {}
-        body = {name: value for name, value in {**body, **given}.items() if value not in (None, "")}
-        layer = client.put(_path(scope, id), body)
+        present = _live(client.get(PATH)["layers"], scope, id)
+        body = {name: value for name, value in {**present, **given}.items() if value is not None}
+        layer = client.put(path, body)
     if json:
         return say_json(layer)
     say(
@@ -136,7 +141,8 @@ def rollback(
     if json:
         return say_json(found)
     live = [layer for layer in found["layers"] if layer["source"] == "live"]
-    say(f"Version {found['version']}: the rules of version {version}, {counted(len(live), 'layer')}.")
+    left = f"they are set for {counted(len(live), 'scope')}" if live else "nothing is set any more but in the settings"
+    say(f"Version {found['version']}: the rules of version {version} again; {left}.")
 
 
 @app.command(help_epilogue="")
@@ -160,9 +166,8 @@ def explain(
     if json:
         return say_json(found)
     if message is not None:
-        say(_preview(found, SystemClock()))
-        say()
-    rows = [(name, _word(origin["value"]), _origin(origin)) for name, origin in found["rules"].items()]
+        return say(_preview(found, SystemClock()))
+    rows = [(name, short(_word(origin["value"]), WIDTH), _origin(origin)) for name, origin in found["rules"].items()]
     for line in table(("RULE", "VALUE", "SET FOR"), rows):
         say(line)
 
@@ -179,15 +184,22 @@ def _preview(found: dict[str, Any], clock: Clock) -> str:
     if found["status"] != "buffered":
         return f"It would be {clean(found['status'])}."
     stops = " It would stop the running answer." if found["interrupts"] else ""
+    if found["reason"] == "stop word":
+        return f"It would drop what waits and be handed to the agent at once, because of: stop word.{stops}"
     wait = f"{counted(found['messages'], 'message')} would wait and be due {until(found['dueAt'], clock)}"
     return f"{wait}, because of: {clean(found['reason'])}.{stops}"
 
 
 def _assignment(word: str) -> tuple[str, Any]:
     """`silence_ms=2500` as JSON has it; None takes the rule away."""
-    name, is_assignment, value = word.partition("=")
-    if not is_assignment or name not in JSON_NAMES:
-        raise ConfigurationError(f"{clean(word)}: write NAME=VALUE with one of {', '.join(JSON_NAMES)}.")
+    written, is_assignment, value = word.partition("=")
+    if not is_assignment:
+        raise ConfigurationError(f"{clean(word)}: write NAME=VALUE, such as silence_ms=2500.")
+    name = _NAMES.get(written)
+    if name is None:
+        near = get_close_matches(written, JSON_NAMES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(JSON_NAMES)}."
+        raise ConfigurationError(f"{clean(word)}: there is no rule of that name; {hint}")
     return JSON_NAMES[name], _value(name, value) if value else None
 
 
@@ -198,8 +210,16 @@ def _value(name: str, text: str) -> Any:
         return [item.strip() for item in text.split(",") if item.strip()] if name in WORD_LISTS else text
 
 
-def _is_live(layer: dict[str, Any], scope: str, id: str) -> bool:
-    return (layer["source"], layer["scope"], layer["id"]) == ("live", scope, id)
+def _live(layers: list[dict[str, Any]], scope: str, id: str) -> dict[str, Any]:
+    """What is set for a scope while the service runs, as a body has it."""
+    try:
+        kind, name = scope_of(scope, id)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+    for layer in layers:
+        if (layer["source"], layer["scope"], layer["id"]) == ("live", kind, name):
+            return {**layer["rules"], "preset": layer["preset"] or None}
+    return {}
 
 
 def _row(layer: dict[str, Any], clock: Clock) -> tuple[object, ...]:

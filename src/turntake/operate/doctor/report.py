@@ -149,10 +149,11 @@ def _keys(options: Options) -> Finding:
 
 def _without_keys(options: Options) -> str:
     if not is_reached(options, accounts(options)):
-        return f"no API keys; only {options.host} gets in"
+        return f"only {options.host} gets in; once the store has an API key (turntake keys list), only with one"
     path = path_for(options.store)
     where = f"which is in {path}" if path.exists() else f"and keeps in {path}"
-    return f"no API keys; others reach it, so all but webhooks needs the key that serve makes, {where}"
+    key = f"the key that serve makes, {where}, or one of the store (turntake keys list)"
+    return f"others reach it, so all but webhooks needs {key}"
 
 
 def _port(host: str, port: int) -> Finding:
