@@ -69,6 +69,7 @@ async def staged() -> AsyncIterator[Stage]:
         cursors = [await _cursor(client, path, spy) for path in ("/v1/conversations", "/v1/dead-letters")]
         pool = {name: [*ids[THEIRS][name], *ids[OURS][name], "x"] for name in ids[OURS]}
         pool |= {"tenant": [THEIRS, OURS, ""], "cursor": [*cursors, "", "0", "1"], "scope": list(SCOPE_KINDS)}
+        pool["waitMs"] = ["0"]  # nobody moves the clock while a request waits
         theirs = {value for values in ids[THEIRS].values() for value in values} | {THEIRS, *cursors}
         yield Stage(turns, store, client, keys, pool, theirs)
 
