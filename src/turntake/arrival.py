@@ -19,6 +19,7 @@ from turntake.rules.message import Message
 from turntake.rules.message_check import name_of, sound
 from turntake.rules.records import Append, AppendStatus
 from turntake.rules.scopes import RuleBook
+from turntake.rules.words import NO_CUE
 
 
 class Arrival(msgspec.Struct, frozen=True):
@@ -41,13 +42,14 @@ class Receipt(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-def append_of(arrival: Arrival, book: RuleBook) -> Append:
-    """What the store is asked to keep: the message with its rules, and what it says about the wait."""
+def append_of(arrival: Arrival, book: RuleBook, over: str = "") -> Append:
+    """What the store is asked to keep: the message with its rules, and what it says about the wait. `over` is the rule
+    whose limit it is over."""
     key, message, agent, is_cut = arrival.key, arrival.message, arrival.agent, arrival.is_cut
     rules = book.of(key)
     if not book.has_words and not is_cut:
-        return Append(key, message, rules, agent)
-    return Append(key, message, rules, agent, cue_of(message, rules, agent, is_cut=is_cut))
+        return Append(key, message, rules, agent, NO_CUE, over)
+    return Append(key, message, rules, agent, cue_of(message, rules, agent, is_cut=is_cut), over)
 
 
 def sound_arrival(arrival: Arrival) -> Arrival:

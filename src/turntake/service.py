@@ -53,7 +53,7 @@ from turntake.rules.conversation import Conversation, Retry, Touch
 from turntake.rules.field_checks import check_fields
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Appended, TurnRecord
+from turntake.rules.records import Append, Appended, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
@@ -278,18 +278,25 @@ class TurnTake:
 
     async def accept_sound(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
         """As `accept`, for whoever has checked them: what was decoded into types need not be looked at again."""
-        self._limits.check(arrivals, self._rules.book)
-        return await self.accept_reported(arrivals)
+        book = self._rules.book
+        self._limits.check(arrivals, book)
+        worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
+        return await self._append(arrivals, [append_of(arrival, book) for arrival in worded])
 
     async def accept_reported(self, arrivals: Sequence[Arrival]) -> list[Receipt]:
-        """As `accept_sound`, for what a platform reports: it is taken, however much it is, since a platform would only
-        send it again and again."""
-        worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
+        """As `accept_sound`, for what a platform reports: all of it is taken, since a platform would only send it again
+        and again. What is over a limit is kept as rejected, and the person is told so."""
         book = self._rules.book
-        appends = [append_of(arrival, book) for arrival in worded]
+        worded = [arrival for arrival in arrivals if not arrival.message.is_blank]
+        over = self._limits.over(worded, book)
+        appends = [append_of(arrival, book, rule) for arrival, rule in zip(worded, over, strict=True)]
+        return await self._append(arrivals, appends)
+
+    async def _append(self, arrivals: Sequence[Arrival], appends: Sequence[Append]) -> list[Receipt]:
+        """Has the store keep those that are not blank, and answers for all of them."""
         answers = await self.store.append(appends) if appends else []
-        receipts = [self._appended(arrival, answer) for arrival, answer in zip(worded, answers, strict=True)]
-        if len(worded) == len(arrivals):
+        receipts = [self._appended(append, answer) for append, answer in zip(appends, answers, strict=True)]
+        if len(appends) == len(arrivals):
             return receipts
         stored = iter(receipts)
         return [self._blank(arrival) if arrival.message.is_blank else next(stored) for arrival in arrivals]
@@ -392,7 +399,7 @@ class TurnTake:
                 with suppress(ValueError):
                     worker.offered(ConversationKey.parse(key))
 
-    def _appended(self, arrival: Arrival, appended: Appended) -> Receipt:
+    def _appended(self, arrival: Append, appended: Appended) -> Receipt:
         """The receipt, once everybody who must know of the message does."""
         key, message = arrival.key, arrival.message
         if appended.status == "buffered":
@@ -412,7 +419,7 @@ class TurnTake:
         self.observers.tell(Observer.ignored, arrival.key, arrival.message, "blank")
         return Receipt("ignored", arrival.key)
 
-    def _wake(self, arrival: Arrival, appended: Appended) -> None:
+    def _wake(self, arrival: Append, appended: Appended) -> None:
         """Tells the worker here of a new deadline, of an interruption, or of a message during its answer."""
         if appended.due_at is not None:
             self._alarm.ring(self.store.wake_at(arrival.key, appended.due_at))

@@ -8,25 +8,10 @@ import pytest
 from harness.platforms.word_channel import WordChannel, body, said
 from harness.servers import calling
 from turntake import Rules, TurnTake
-from turntake.accept.refusals import REFILL_MS, TRIES, Refusals, TokenBuckets
+from turntake.accept import refusals
+from turntake.accept.refusals import TRIES_PER_MINUTE, Refusals
 from turntake.errors import Problem
-from turntake.testing.clock import START, VirtualClock
-
-
-def test_a_bucket_gives_so_many_and_then_one_after_the_other() -> None:
-    buckets = TokenBuckets(size=3, refill_ms=1_000)
-    assert [buckets.take("a", START) for _ in range(5)] == [True, True, True, False, False]
-    assert buckets.take("b", START)
-    assert not buckets.take("a", START + 999)
-    assert buckets.take("a", START + 1_000)
-    assert not buckets.take("a", START + 1_000)
-    assert [buckets.take("a", START + 60_000) for _ in range(4)] == [True, True, True, False]
-
-
-def test_only_so_many_addresses_are_remembered() -> None:
-    """The one that was refused longest ago is forgotten first."""
-    buckets = TokenBuckets(size=1, refill_ms=1_000, addresses=2)
-    assert [buckets.take(address, START) for address in "abcba"] == [True, True, True, False, True]
+from turntake.testing.clock import VirtualClock
 
 
 @pytest.mark.parametrize(
@@ -41,15 +26,25 @@ def test_only_so_many_addresses_are_remembered() -> None:
 )
 async def test_of_ipv6_a_whole_network_counts_as_one(first: str, second: str, is_same: bool) -> None:
     """Whoever has one address of it has all of them."""
-    refusals = Refusals(VirtualClock())
+    told = Refusals(VirtualClock())
 
     def status(address: str) -> int:
-        return refusals.answer(Problem(401, "No."), (address, 1), "Refused", {}).status
+        return told.answer(Problem(401, "No."), (address, 1), "Refused", {}).status
 
-    for _ in range(TRIES):
+    for _ in range(TRIES_PER_MINUTE):
         assert status(first) == 401
     assert status(first) == 429
     assert status(second) == (429 if is_same else 401)
+
+
+async def test_only_so_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was refused longest ago is forgotten first."""
+    monkeypatch.setattr(refusals, "ADDRESSES", 2)
+    monkeypatch.setattr(refusals, "TRIES_PER_MINUTE", 1)
+    told = refusals.Refusals(VirtualClock())
+    addresses = [f"192.0.2.{number}" for number in (1, 2, 3, 2, 1)]
+    statuses = [told.answer(Problem(401, "No."), (address, 1), "Refused", {}).status for address in addresses]
+    assert statuses == [401, 401, 401, 429, 401]
 
 
 async def test_guessing_keys_meets_a_limit_and_leaves_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,12 +56,12 @@ async def test_guessing_keys_meets_a_limit_and_leaves_one_line(caplog: pytest.Lo
         for number in range(200):
             response = await client.get("/v1/conversations", headers={"x-api-key": str(number)})
             statuses[response.status_code] += 1
-        assert statuses == {401: TRIES, 429: 200 - TRIES}
+        assert statuses == {401: TRIES_PER_MINUTE, 429: 200 - TRIES_PER_MINUTE}
         assert response.headers["retry-after"] == "1"
         right = {"x-api-key": "a long and secret key"}
         assert (await client.get("/v1/conversations", headers=right)).status_code == 200
         assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
-        await clock.advance(REFILL_MS)
+        await clock.advance(1_000)
         assert (await client.get("/v1/conversations")).status_code == 401
         await clock.advance(60_000)
     (line, counted) = [record.__dict__ for record in caplog.records if record.levelno == logging.WARNING]
@@ -82,7 +77,7 @@ async def test_forged_webhooks_meet_a_limit_and_leave_one_line(caplog: pytest.Lo
             await client.post("/webhooks/knock", content=body(said("hi")), headers={"x-word": "x"}) for _ in range(100)
         ]
         right = await client.post("/webhooks/knock", content=body(said("hi")), headers={"x-word": "sesame"})
-    assert Counter(response.status_code for response in forged) == {401: TRIES, 429: 100 - TRIES}
+    assert Counter(response.status_code for response in forged) == {401: TRIES_PER_MINUTE, 429: 100 - TRIES_PER_MINUTE}
     assert right.status_code == 200
     (line,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert (line.message, line.__dict__["channel"]) == ("A webhook was refused", "knock")

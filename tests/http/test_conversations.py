@@ -290,5 +290,5 @@ def test_a_history_that_is_not_there(client: httpx2.Client) -> None:
     path = f"/v1/conversations/{ANA}/turns"
     assert client.get(path).json() == {"turns": [], "cursor": None}
     assert client.get("/v1/conversations/default:generic:default:nobody/turns").status_code == 404
-    for cursor in ("x", "1", "2-1", "0-1", "1-2-3", f"1-{10**20}"):
+    for cursor in ("x", "1", "2-1", "0-1", "1-2-3", f"1-{10**20}", "0--5", f"1--{10**20}"):
         assert client.get(path, params={"cursor": cursor}).status_code == 400

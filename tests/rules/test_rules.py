@@ -42,6 +42,7 @@ def test_defaults_are_the_documented_ones() -> None:
         "bytes_per_minute": 0,
         "tenant_messages_per_minute": 0,
         "tenant_bytes_per_minute": 0,
+        "limit_text": "Too many messages at once: your last one will not be answered. Please write again in a minute.",
     }
 
 

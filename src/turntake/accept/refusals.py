@@ -12,33 +12,13 @@ from typing import Any
 from turntake.clock import Clock
 from turntake.counted_log import CountedLog
 from turntake.errors import Problem
+from turntake.rules.rates import Bucket, Buckets
 
 log = logging.getLogger("turntake")
 
 # Somebody who sets up a client or a webhook tries a few dozen times; a program that guesses tries thousands.
-TRIES = 60
-REFILL_MS = 1_000
+TRIES_PER_MINUTE = 60
 ADDRESSES = 10_000  # about a megabyte; the one that was refused longest ago is forgotten first
-
-
-class TokenBuckets:
-    """A bucket of `size` tokens for each address, to which one returns every `refill_ms`. Pure but for what it keeps.
-
-    Of a bucket only the instant is kept at which it will be full again.
-    """
-
-    def __init__(self, size: int = TRIES, refill_ms: int = REFILL_MS, addresses: int = ADDRESSES) -> None:
-        self._size, self._refill_ms, self._addresses = size, refill_ms, addresses
-        self._full_at: dict[str, int] = {}
-
-    def take(self, address: str, now: int) -> bool:
-        """Takes a token; False if there is none."""
-        full_at = max(now, self._full_at.pop(address, now))
-        is_left = full_at - now <= (self._size - 1) * self._refill_ms
-        self._full_at[address] = full_at + self._refill_ms if is_left else full_at
-        if len(self._full_at) > self._addresses:
-            del self._full_at[next(iter(self._full_at))]
-        return is_left
 
 
 class Refusals:
@@ -46,7 +26,7 @@ class Refusals:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._buckets = TokenBuckets()
+        self._buckets = Buckets(ADDRESSES)
         self._log = CountedLog(log, clock)
 
     def answer(
@@ -55,10 +35,12 @@ class Refusals:
         """The problem itself, or a 429 for an address that was refused too often."""
         address = client[0] if client else ""
         self._log.tell(sentence, {"action": "refuse", "address": address, **facts})
-        if self._buckets.take(_network_of(address), self._clock.now()):
+        tries = Bucket("address", _network_of(address), "refusals", TRIES_PER_MINUTE)
+        refusal = self._buckets.take({tries: 1}, self._clock.now())
+        if refusal is None:
             return problem
         detail = "Too many requests of this address were refused; wait, and send a right key or signature."
-        return Problem(429, detail, headers={"Retry-After": str(-(-REFILL_MS // 1_000)), "Connection": "close"})
+        return Problem(429, detail, headers={"Retry-After": str(-(-refusal.after_ms // 1_000)), "Connection": "close"})
 
 
 def _network_of(address: str) -> str:

@@ -150,8 +150,10 @@ def _range_in(cursor: str) -> tuple[int, int] | None:
     """Raises ValueError for one that is not ours."""
     if not cursor:
         return None
-    head, tail = (int(number) for number in cursor.split("-"))
-    if not 0 < head <= tail < NEVER:
+    first, _, last = cursor.partition("-")
+    head, tail = int(first), int(last)
+    is_aside = -NEVER < tail < 0
+    if not 0 < head < NEVER or not (is_aside or head <= tail < NEVER):
         raise ValueError("No turn has such a range.")
     return head, tail
 

@@ -44,7 +44,8 @@ class Observer:
         """A message was acknowledged and changed nothing."""
 
     def rejected(self, at: int, key: ConversationKey, message: Message, appended: Appended) -> None:
-        """A message came while its conversation was being answered, and is kept as rejected: nobody answers it."""
+        """A message came while its conversation was being answered, or was over a limit, and is kept as rejected: it is
+        not answered. `appended.reason` says why."""
 
     def touched(self, at: int, key: ConversationKey, touch: Touch, conversation: Conversation) -> None:
         """The person was seen composing, somebody flushed, held or cleared the conversation, or its rules changed."""

@@ -1,10 +1,11 @@
-"""What a message does to its conversation: it waits, amends what waits, is rejected since the agent is busy, or stops
-everything. Pure.
+"""What a message does to its conversation: it waits, amends what waits, is rejected since it is over a limit or the
+agent is busy, or stops everything. Pure.
 
 A stop word overtakes what waits. It is sealed at once into a turn of its own, which only has to be claimed, so that the
 agent sees it by itself and before anything that comes later. What waited is closed, and so is the turn that was being
 answered, unless its answer can no longer be called back: then the stop word is the next turn. Both keep their messages,
-and are listed as stopped; neither is a dead letter, since the person does not want it answered.
+and are listed as stopped; neither is a dead letter, since the person does not want it answered. A stop word that has
+something to stop is taken however much the person sends: it makes less to do, not more.
 """
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from turntake.rules.busy import is_to_be_rejected, rejected
 from turntake.rules.conversation import Change, Closed, Conversation, Progress, SealedTurn, Stop
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
+from turntake.rules.over_limit import set_aside
 from turntake.rules.records import Append
 from turntake.rules.transitions import amend, emptied, next_resumed, receive, turn_id
 
@@ -28,8 +30,12 @@ def arrive(conversation: Conversation, arrival: Append, now: int, size: int = 0)
     rules = arrival.rules_in(conversation)
     if arrival.message.is_amendment:
         amended = amend(conversation, rules, size)
-        return None if amended is None else Change(amended)
+        if amended is None:
+            return None
+        return set_aside(conversation, arrival.key, arrival.over, now) if arrival.over else Change(amended)
     cue = arrival.cue.of(agent).kind
+    if arrival.over and not (cue == "stop" and _ended(conversation, arrival.key, now)):
+        return set_aside(conversation, arrival.key, arrival.over, now)
     if cue == "stop":
         return stop(conversation, arrival.key, now, agent, size)
     if is_to_be_rejected(conversation, rules):

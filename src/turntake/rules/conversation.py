@@ -154,6 +154,14 @@ class SealedTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return "replying" if self.progress.is_final else "answering"
 
 
+class Aside(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is noted of the messages that were set aside since they were over a limit: the `place` of the latest among
+    them, and when the person was told so last."""
+
+    place: int
+    told_at: int
+
+
 class LastTurn(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The latest turn of a conversation that is over: how and when it ended, and when its last message had come."""
 
@@ -171,6 +179,7 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `resumed` are turns out of the dead letters whose answers have yet to be sent: each takes the place of `turn` as
     soon as that is free.
     `last` is None before the first turn is over, or if an earlier release wrote it.
+    `aside` is None before a message was over a limit: see `rules/over_limit.py`.
     """
 
     next_seq: int = 1
@@ -181,6 +190,7 @@ class Conversation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     began_at: int = 0
     resumed: tuple[SealedTurn, ...] = ()
     last: LastTurn | None = None
+    aside: Aside | None = None
 
     @property
     def open_turns(self) -> tuple[SealedTurn, ...]:
@@ -273,6 +283,8 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cleared or stopped.
 
     `portions` are those of a buffer that was cleared or stopped, all of it.
+    A message that was set aside has the number `tail`, which is below 0; `head` is then that of the message which came
+    after it, so that turns are listed in the order in which they came.
     """
 
     id: str
@@ -289,6 +301,16 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     portions: tuple[Portion, ...] = ()
 
     @property
+    def numbers(self) -> range:
+        """Those of its messages."""
+        return range(min(self.head, self.tail), self.tail + 1)
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is a message that was set aside, and so never belonged to what waits or to a turn."""
+        return self.tail < 0
+
+    @property
     def first_tail(self) -> int:
         """As of a sealed turn."""
         return self.tail if self.turn is None else self.turn.first_tail
@@ -301,7 +323,7 @@ class Closed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def count(self) -> int:
         """How many messages it had; amendments are none."""
-        return self.tail - self.head + 1 - self.amendments
+        return len(self.numbers) - self.amendments
 
     @property
     def ending(self) -> Ending:

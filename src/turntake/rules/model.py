@@ -41,6 +41,7 @@ from turntake.rules.records import (
     appended_stop,
     arrived,
     letter_of,
+    shown,
 )
 from turntake.rules.rules import RulesByAgent
 
@@ -118,7 +119,7 @@ class Model:
         conversation = self.conversations[key]
         closed = self.closed.get(turn_id)
         if closed is not None:
-            messages = in_order(as_said(self._range(key, closed.head, closed.tail)))
+            messages = shown(closed, self._range(key, closed.numbers.start, closed.tail))
             return TurnRecord(key, turn_id, closed.status, closed.epoch, closed.turn, messages, closed)
         # A turn without a record of its end is open.
         (turn,) = (turn for turn in conversation.open_turns if turn.id == turn_id)
@@ -216,12 +217,14 @@ class Model:
         if message.id in ids:
             return appended(before, "duplicate")
         ids.add(message.id)
-        stored = msgspec.structs.replace(message, seq=before.next_seq, received_at=at)
-        self.messages.setdefault(key, {})[before.next_seq] = stored
         if isinstance(change, Stop):
-            return self._stop(key, change)
-        self._put(key, change)
-        return arrived(arrival, before, change)
+            answer = self._stop(key, change)
+        else:
+            self._put(key, change)
+            answer = arrived(arrival, before, change)
+        stored = msgspec.structs.replace(message, seq=answer.seq, received_at=at)
+        self.messages.setdefault(key, {})[answer.seq] = stored
+        return answer
 
     def _claim(self, key: ConversationKey, lease_ms: int, now: int) -> Claim:
         conversation = transitions.claim(self.conversations[key], key, lease_ms, now)
@@ -275,7 +278,7 @@ class Model:
         key = self.owners.pop(closed.id)
         if closed.status == "interrupted":
             return
-        for seq in range(closed.head, closed.tail + 1):
+        for seq in closed.numbers:
             message = self.messages[key].pop(seq, None)
             if message is not None and is_id_kept:
                 self.forgotten_ids.setdefault(key, {})[message.id] = closed.at

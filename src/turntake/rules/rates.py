@@ -28,16 +28,17 @@ RATE_RULES = ("messages_per_minute", "bytes_per_minute", "tenant_messages_per_mi
 
 
 class Bucket(NamedTuple):
-    """What is limited: messages or bytes, of a conversation or of a tenant, to so much per minute."""
+    """What is limited, to so much per minute: messages or bytes of a conversation or of a tenant, or how often callers
+    from an address are refused."""
 
-    of: Literal["conversation", "tenant"]
+    of: Literal["conversation", "tenant", "address"]
     name: str
-    unit: Literal["messages", "bytes"]
+    unit: Literal["messages", "bytes", "refusals"]
     per_minute: int
 
     @property
     def rule(self) -> str:
-        """The rule that says so."""
+        """The rule that limits messages or bytes to that."""
         return f"{'tenant_' if self.of == 'tenant' else ''}{self.unit}_per_minute"
 
 

@@ -1,13 +1,13 @@
 """What goes into a store and what comes out of it: the values of its verbs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from turntake.rules.conversation import Change, Closed, Conversation, SealedTurn, State, Stop
 from turntake.rules.key import ConversationKey
-from turntake.rules.message import Message
+from turntake.rules.message import Message, as_said, in_order
 from turntake.rules.notices import notice_for
 from turntake.rules.rules import Rules, RulesByAgent
 from turntake.rules.words import NO_CUE, CueByAgent
@@ -20,13 +20,17 @@ AppendStatus = Literal["buffered", "duplicate", "ignored", "rejected"]
 
 
 class Append(msgspec.Struct, frozen=True):
-    """A message for a conversation, with the rules it arrives under, and what it says about the wait."""
+    """A message for a conversation, with the rules it arrives under, and what it says about the wait.
+
+    `over` is the rule whose limit it is over, if it is: then it is kept as rejected.
+    """
 
     key: ConversationKey
     message: Message
     rules: RulesByAgent
     agent: str = ""
     cue: CueByAgent = NO_CUE
+    over: str = ""
 
     def rules_in(self, conversation: Conversation) -> Rules:
         """The rules it arrives under, now that the conversation's agent is known."""
@@ -37,9 +41,9 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
     """What became of it. `interrupted` is the turn whose running answer this message stopped; `stopped` are the ids of
     all that a stop word ended: that turn, what waited, and a stop word that nobody took yet.
 
-    An amendment that found nothing waiting is ignored, and not kept. A message that came while its conversation was
-    being answered may be `rejected`: then that is the id under which it is kept, as a turn that nobody answers, and
-    `notice` is what the person is to be told, unless they were told during this turn already.
+    An amendment that found nothing waiting is ignored, and not kept. A message that is over a limit, or came while its
+    conversation was being answered, may be `rejected`: then that is the id under which it is kept, as a turn that
+    nobody answers, and `notice` is what the person is to be told, unless they were told a moment ago.
     """
 
     status: AppendStatus
@@ -146,10 +150,9 @@ def appended(conversation: Conversation, status: AppendStatus) -> Appended:
 def arrived(arrival: Append, before: Conversation, change: Change) -> Appended:
     """The answer to an append that was stored."""
     conversation, closed = change
-    seq = before.next_seq
     if closed is not None and closed.status == "rejected":
-        is_first = conversation.turn is not None and conversation.turn.rejections == 1
-        notice = notice_for(arrival.rules_in(before).busy_text, arrival.message) if is_first else ""
+        seq = closed.tail
+        notice = notice_for(_notices(arrival.rules_in(before), before, change), arrival.message)
         return Appended(
             "rejected", conversation.state, 0, None, closed.reason, seq=seq, rejected=closed.id, notice=notice
         )
@@ -161,8 +164,17 @@ def arrived(arrival: Append, before: Conversation, change: Change) -> Appended:
         None if due is None else due.at,
         None if due is None else due.reason,
         None if closed is None else closed.id,
-        seq,
+        before.next_seq,
     )
+
+
+def _notices(rules: Rules, before: Conversation, change: Change) -> str:
+    """What a person is to be told about a message that was rejected, in all languages; nothing if they know already."""
+    conversation, closed = change
+    if closed is not None and closed.is_aside:
+        is_known = before.aside and conversation.aside and before.aside.told_at == conversation.aside.told_at
+        return "" if is_known else rules.limit_text
+    return rules.busy_text if conversation.turn is not None and conversation.turn.rejections == 1 else ""
 
 
 def appended_stop(stop: Stop) -> Appended:
@@ -181,6 +193,11 @@ def waiting_behind(found: Snapshot, claim: Claim) -> tuple[Message, ...]:
     if buffer is None or not is_latest:
         return ()
     return tuple(message for message in found.messages if message.seq >= buffer.head)
+
+
+def shown(closed: Closed, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages of a closed range for readers. An edit that was set aside changed nothing, and is shown itself."""
+    return in_order(tuple(messages) if closed.is_aside else as_said(messages))
 
 
 def letter_of(key: ConversationKey, closed: Closed, messages: tuple[Message, ...] | None = None) -> Letter:

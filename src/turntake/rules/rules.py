@@ -174,6 +174,13 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     tenant_bytes_per_minute: Annotated[
         PerMinute, Meta(description="How many bytes of messages they may send (0 = no limit).")
     ] = 0
+    limit_text: Annotated[
+        str,
+        Meta(
+            description="What a person is told, once a minute at most, when a message on a chat platform is rejected "
+            "because it is over one of these limits; languages as in `busy_text`. Empty: nothing is said."
+        ),
+    ] = "Too many messages at once: your last one will not be answered. Please write again in a minute."
 
     def __post_init__(self) -> None:
         check_fields(self)

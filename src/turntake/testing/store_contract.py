@@ -27,6 +27,7 @@ from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.busy_contract import BusyContract
 from turntake.testing.clock import VirtualClock
 from turntake.testing.documents_contract import DocumentsContract
+from turntake.testing.limits_contract import LimitsContract
 from turntake.testing.store_machine import OpenStore, conversations_by_pages, everything
 
 ANN = ConversationKey.of("ann")
@@ -81,7 +82,7 @@ def texts_of(holder: Claim | Snapshot | TurnRecord | Letter | None) -> list[str]
     return [message.text for message in holder.messages]
 
 
-class StoreContract(DocumentsContract, BusyContract):
+class StoreContract(DocumentsContract, BusyContract, LimitsContract):
     """One class to subclass. Only `open_store` has to be written; a store that forgets sets `is_durable`."""
 
     is_durable = True

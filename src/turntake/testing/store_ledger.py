@@ -59,22 +59,30 @@ class Ledger:
         """What is open among these, which are all numbers of a turn."""
         return tuple(self.open[key][seq] for seq in numbers)
 
-    def status(self, arrival: Append) -> str:
-        """What is to become of it."""
-        if arrival.message.is_amendment and not self.waiting(arrival.key):
+    def is_right(self, status: str, arrival: Append) -> bool:
+        """Whether this may become of it. A stop word over a limit is taken if there is anything to stop: of an answer
+        under way, only the store knows whether it can be called back."""
+        is_over = arrival.over and _is_stop(arrival) and not self.waiting(arrival.key)
+        if status == "buffered" and is_over and not self.knows(arrival.key, arrival.message.id):
+            return bool(self.sealed_ranges(arrival.key))
+        return status == self._status(arrival)
+
+    def _status(self, arrival: Append) -> str:
+        is_amendment, waiting = arrival.message.is_amendment, self.waiting(arrival.key)
+        if is_amendment and not waiting:
             return "ignored"
         if self.knows(arrival.key, arrival.message.id):
             return "duplicate"
-        if arrival.cue.of(arrival.agent).kind == "stop":
-            return "buffered"
+        if _is_stop(arrival):
+            return "rejected" if arrival.over and not waiting else "buffered"
         rules = arrival.rules.of("")
-        is_busy = bool(self.sealed_ranges(arrival.key)) and not self.waiting(arrival.key)
-        is_rejected = is_busy and rules.enabled and rules.on_busy == "reject" and not arrival.message.is_amendment
-        return "rejected" if is_rejected else "buffered"
+        is_busy = bool(self.sealed_ranges(arrival.key)) and not waiting
+        is_rejected = is_busy and rules.enabled and rules.on_busy == "reject" and not is_amendment
+        return "rejected" if arrival.over or is_rejected else "buffered"
 
     def appended(self, arrival: Append, answer: Appended, now: int) -> None:
         key, message = arrival.key, arrival.message
-        assert answer.status == self.status(arrival)
+        assert self.is_right(answer.status, arrival)
         if answer.rejected is not None:
             self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
             self.end(key, answer.rejected, range(answer.seq, answer.seq + 1), now, is_letter=False)
@@ -82,7 +90,7 @@ class Ledger:
             return
         self.open[key][answer.seq] = replace(message, seq=answer.seq, received_at=now)
         self.max_wait_ms[key] = max(self.max_wait_ms[key], arrival.rules.of("").max_wait_ms)
-        if arrival.cue.of(arrival.agent).kind == "stop":
+        if _is_stop(arrival):
             self._stopped(key, answer, now)
         elif answer.interrupted is not None:
             assert not message.is_amendment, "an amendment stops no answer"
@@ -239,3 +247,7 @@ class Ledger:
     def _drop_empty(self) -> None:
         for key in [key for key in self.epochs if not self.is_anything_left(key)]:
             del self.epochs[key]  # a conversation that begins anew counts its claims from the start
+
+
+def _is_stop(arrival: Append) -> bool:
+    return arrival.cue.of(arrival.agent).kind == "stop" and not arrival.message.is_amendment

@@ -90,6 +90,7 @@ amendments = st.builds(
     is_deletion=st.booleans(),
 )
 cues = st.sampled_from([NO_CUE, NO_CUE, NO_CUE, Cue("flush"), Cue("hold"), Cue("cut"), Cue("stop")])
+limits = st.sampled_from(["", "", "", "", "messages_per_minute"])
 arrivals = st.builds(
     Append,
     key=st.sampled_from(KEYS),
@@ -97,6 +98,7 @@ arrivals = st.builds(
     rules=st.sampled_from((*RULES, BY_AGENT)),
     agent=st.sampled_from(["", *AGENTS]),
     cue=cues,
+    over=limits,
 )
 orders = st.builds(
     Touch,
@@ -181,6 +183,18 @@ class ModelMachine(RuleBasedStateMachine):
     @rule(which=anyone, message=messages, rules=st.sampled_from(RULES), cue=cues)
     def append_during_an_answer(self, which: int, message: Message, rules: Rules, cue: Cue) -> None:
         self.append([Append(self._held(which)[1].key, message, rules, cue=cue)])
+
+    @rule(
+        key=st.sampled_from(KEYS),
+        batch=st.lists(messages | amendments, min_size=1, max_size=3),
+        rules=st.sampled_from(RULES),
+    )
+    def append_over_a_limit(self, key: ConversationKey, batch: list[Message], rules: Rules) -> None:
+        """Whatever waits or is being answered, it stays as it is."""
+        before = self.model.conversations.get(key, Conversation())
+        self.append([Append(key, message, rules, "sales", over="tenant_bytes_per_minute") for message in batch])
+        after = self.model.conversations.get(key, Conversation())
+        assert replace(after, aside=None) == replace(before, aside=None)
 
     @rule(key=st.sampled_from(KEYS), batch=st.lists(amendments, min_size=1, max_size=3), rules=st.sampled_from(RULES))
     def amend(self, key: ConversationKey, batch: list[Message], rules: Rules) -> None:

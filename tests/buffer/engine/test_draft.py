@@ -6,6 +6,7 @@ from turntake.buffer.engine.draft import NEW, RANDOM_BITS, Draft
 from turntake.rules.conversation import Answered, Closed, Dead, Progress, Touch
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Claim
+from turntake.testing.busy_contract import STEER
 from turntake.testing.store_contract import ANN, PLAIN
 
 NOW = 1_700_000_000_000
@@ -38,6 +39,19 @@ def test_open_messages_begin_with_the_turn_and_then_with_the_buffer() -> None:
     cleared = Draft(ANN, settled.written, NOW)
     cleared.touch(Touch("clear"), PLAIN)
     assert cleared.open_from == 4
+
+
+def test_whoever_answers_is_told_of_what_it_may_absorb() -> None:
+    """And not of a message that was over a limit, which nobody may."""
+    claimed = Draft(ANN, said("m1").written, NOW + 60_000)
+    assert claimed.claim(60_000) is not None
+    claimed.encode()
+    draft = Draft(ANN, claimed.written, NOW + 60_000)
+    draft.append(Append(ANN, Message("m2"), STEER, over="messages_per_minute"), b"")
+    assert not draft.is_offer
+    draft.append(Append(ANN, Message("m3"), STEER), b"")
+    draft.append(Append(ANN, Message("m4"), STEER, over="messages_per_minute"), b"")
+    assert draft.is_offer
 
 
 def answered_letter(id: str, after: Draft | None) -> Draft:

@@ -140,13 +140,15 @@ class Draft(msgspec.Struct, gc=False):
             return appended(before, "ignored")
         if message_id in self.added or message_id in self.known:
             return appended(before, "duplicate")
-        self.added[message_id] = Added(before.next_seq, message_id, at, payload)
         if isinstance(change, Stop):
-            return self._stop(change)
-        if before.turn is not None and is_offered(change.conversation, arrival.rules_in(before)):
-            self.is_offer = True
-        self._put(change)
-        return arrived(arrival, before, change)
+            answer = self._stop(change)
+        else:
+            answer = arrived(arrival, before, change)
+            if before.turn is not None and answer.status == "buffered":
+                self.is_offer |= is_offered(change.conversation, arrival.rules_in(before))
+            self._put(change)
+        self.added[message_id] = Added(answer.seq, message_id, at, payload)
+        return answer
 
     def touch(self, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         if not self.is_there:

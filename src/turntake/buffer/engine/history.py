@@ -10,7 +10,7 @@ from turntake.buffer.store import History, Page, Query
 from turntake.rules.conversation import AT_REST, Conversation
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message, as_said, in_order
-from turntake.rules.records import ClosedPoint, IsChosen, Looked, Snapshot, TurnRecord
+from turntake.rules.records import ClosedPoint, IsChosen, Looked, Snapshot, TurnRecord, shown
 from turntake.rules.transitions import shown_ranges
 
 # A bounded part of what is old, so that appends and claims come in between.
@@ -74,16 +74,17 @@ class CasHistory(History):
             conversation = loaded.conversation
             turn = next((turn for turn in conversation.open_turns if turn.id == row.id), None)
             if turn is not None:
-                messages = _shown(await self._backend.messages(row.key, turn.head, turn.tail))
-                return TurnRecord(row.key, row.id, turn.state, conversation.epoch, turn, messages)
+                messages = await self._backend.messages(row.key, turn.head, turn.tail)
+                said = in_order(as_said(messages.values()))
+                return TurnRecord(row.key, row.id, turn.state, conversation.epoch, turn, said)
             again = await self._backend.archive.turn(row.id)
             if again is None or again.closed is None:
                 return None
             row = again
         closed = row.closed
         assert closed is not None
-        messages = await shown_of(self._backend, row)
-        return TurnRecord(row.key, row.id, closed.status, closed.epoch, closed.turn, messages, closed)
+        said = await shown_of(self._backend, row)
+        return TurnRecord(row.key, row.id, closed.status, closed.epoch, closed.turn, said, closed)
 
 
 async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
@@ -101,16 +102,13 @@ async def snapshot(backend: Backend, key: ConversationKey) -> Snapshot | None:
 async def messages_of(backend: Backend, row: TurnRow) -> Messages:
     """All that a closed turn holds, as it is stored."""
     assert row.closed is not None
-    return await backend.messages(row.key, row.closed.head, row.closed.tail)
+    return await backend.messages(row.key, row.closed.numbers.start, row.closed.tail)
 
 
 async def shown_of(backend: Backend, row: TurnRow) -> tuple[Message, ...]:
     """The messages of a closed turn for readers."""
-    return _shown(await messages_of(backend, row))
-
-
-def _shown(messages: Messages) -> tuple[Message, ...]:
-    return in_order(as_said(messages.values()))
+    assert row.closed is not None
+    return shown(row.closed, (await messages_of(backend, row)).values())
 
 
 def _start(query: Query) -> Cursor | None:

@@ -115,18 +115,19 @@ WHERE closed_at >= %(at)s AND (closed_at, id) > (%(at)s, %(id)s) AND closed_at <
 ORDER BY closed_at, id LIMIT %(most)s;
 
 -- forget: these turns go with their messages, unless they opened again; an interrupted one's belong to another turn
+-- A message that was set aside has the number `tail`, below 0, alone.
 WITH old AS (
-    SELECT id, conversation, head, tail, status, closed_at, key FROM {schema}.turns
+    SELECT id, conversation, least(head, tail) AS first, tail, status, closed_at, key FROM {schema}.turns
     WHERE id = ANY (%(turn_ids)b) AND closed_at < %(before)s AND letter_at IS NULL
     FOR UPDATE SKIP LOCKED
 ), messages AS (
     DELETE FROM {schema}.messages m USING old
     WHERE old.status <> 'interrupted' AND old.closed_at < %(ids_before)s
-    AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
+    AND m.conversation = old.conversation AND m.seq BETWEEN old.first AND old.tail
 ), ids AS (
     UPDATE {schema}.messages m SET payload = convert_to(old.key, 'UTF8'), closed_at = old.closed_at FROM old
     WHERE old.status <> 'interrupted' AND old.closed_at >= %(ids_before)s
-    AND m.conversation = old.conversation AND m.seq BETWEEN old.head AND old.tail
+    AND m.conversation = old.conversation AND m.seq BETWEEN old.first AND old.tail
 ), turns AS (
     DELETE FROM {schema}.turns t USING old WHERE t.id = old.id RETURNING t.key
 )

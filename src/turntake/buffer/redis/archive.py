@@ -10,7 +10,7 @@ from turntake.buffer.engine.archive import Archive, TurnRow
 from turntake.buffer.engine.backend import PAGE, Messages
 from turntake.buffer.engine.draft import Row
 from turntake.buffer.redis.index import page
-from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, shard_hash_of
+from turntake.buffer.redis.keys import IDLE, MEMBER_DIGITS, Shard, member, place_of, shard_hash_of
 from turntake.buffer.redis.lookout import RedisLookout
 from turntake.buffer.redis.rows import Rows
 from turntake.buffer.redis.scripts import DROP_EMPTY, FORGET, FORGET_IDS
@@ -36,7 +36,7 @@ class RedisArchive(Archive):
 
     async def turns(self, key: ConversationKey, limit: int, before: tuple[int, int] | None = None) -> list[TurnRow]:
         shard = self._rows.shards.of(key.shard_hash)
-        after = None if before is None else (float(before[0]), f"{before[1]:0{MEMBER_DIGITS}}")
+        after = None if before is None else (float(before[0]), place_of(before[1]))
         with unavailable_on_error:
             entries = await page(self._client, shard.turns(key), min(limit, PAGE), after, desc=True)
         rows = await self._rows.turns(shard, [name[MEMBER_DIGITS:] for _, name in entries])
@@ -117,7 +117,7 @@ class RedisArchive(Archive):
             key, entry = (str(row.key), member(row.closed)) if row and row.closed else ("", "")
             messages: Messages = {}
             if row and row.closed and row.closed.status != "interrupted":
-                messages = await self._rows.messages(row.key, row.closed.head, row.closed.tail)
+                messages = await self._rows.messages(row.key, row.closed.numbers.start, row.closed.tail)
             numbers, ids = [f"m{seq}" for seq in messages], [f"i{m.id}" for m in messages.values()]
             names += [shard.turn(turn_id), shard.conversation(key), shard.turns(key)]
             args.append(encode((turn_id, key, entry, numbers, ids)))

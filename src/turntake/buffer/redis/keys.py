@@ -70,4 +70,9 @@ def shard_hash_of(turn_id: str) -> int | None:
 def member(turn: Closed | SealedTurn) -> str:
     """A turn in its conversation's index: of those with the same first message, the longest sorts last. What it absorbs
     does not change its place."""
-    return f"{turn.first_tail:0{MEMBER_DIGITS}}{turn.id}"
+    return place_of(turn.first_tail) + turn.id
+
+
+def place_of(tail: int) -> str:
+    """The number of a turn's last message, written so that numbers sort by their size, those below 0 too."""
+    return f"{tail:0{MEMBER_DIGITS}}" if tail >= 0 else f"-{10 ** (MEMBER_DIGITS - 1) + tail:0{MEMBER_DIGITS - 1}}"

@@ -135,7 +135,7 @@ class SqliteArchive(Archive):
             run(self._writer, "drop_empty", conversation)
 
     def _forget_turn(self, conversation: int, closed: Closed, ids_before: int) -> None:
-        numbers = conversation, closed.head, closed.tail
+        numbers = conversation, closed.numbers.start, closed.tail
         if closed.status != "interrupted":  # else its messages are another turn's by now
             if closed.at < ids_before:
                 run(self._writer, "drop_ids", *numbers)
