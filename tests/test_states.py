@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turntake import ConversationKey, Rules
-from turntake.rules import arriving, transitions
+from turntake.rules import arriving, retried_letters, touching, transitions
 from turntake.rules.conversation import Answered, Closed, Conversation, Dead, Progress, Retry, SealedTurn, Touch
 from turntake.rules.deadline import Deadline
 from turntake.rules.records import Claim
@@ -35,11 +35,11 @@ def after_each_event(conversation: Conversation, now: int) -> Iterator[tuple[str
     for rules in (Rules(), Rules(on_busy="interrupt"), Rules(on_stale="regenerate"), Rules(on_stale="discard")):
         received, closed = transitions.receive(conversation, rules, now)
         yield "receive" if closed is None else "interrupt", received
-    yield "requeue", transitions.requeue(conversation, LETTER, 1, 0, now)
+    yield "requeue", retried_letters.requeue(conversation, LETTER, 1, 0, now)
     if not conversation.resumed:
         yield "stop", arriving.stop(conversation, KEY, now).conversation
-        yield "resume", transitions.resume(conversation, LETTER, now)
-    yield "clear", transitions.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
+        yield "resume", retried_letters.resume(conversation, LETTER, now)
+    yield "clear", touching.touch(conversation, KEY, Touch("clear"), Rules(), now).conversation
     if conversation.due_at is not None:
         yield "claim", transitions.claim(conversation, KEY, 1_000, max(now, conversation.due_at))
     if conversation.turn is None:

@@ -2,20 +2,18 @@
 
 It is B, C and D of a message's way in one process. A, `accept/`, lies above: it turns requests and connections into
 arrivals and hands them to `TurnTake.accept`. What a conversation lives by is decided in `rules/`; this file only
-connects the parts and tells those who listen: the alarm, the worker and the observers.
+connects the parts, and `follow_up.py` tells those who must know of each step.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
-
-import msgspec
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from turntake.api_keys import ApiKeys, keys_in
+from turntake.argument_checks import Role, checked_layers, checked_options, checked_role, checked_sink
 from turntake.arrival import (
     Arrival,
     Receipt,
@@ -35,28 +33,28 @@ from turntake.buffer.rule_keeper import RuleKeeper
 from turntake.buffer.store import Store
 from turntake.claim.alarm import Alarm
 from turntake.claim.attempt import Ports
-from turntake.claim.completion import AbsorbingTurn, Completion, ReportedTurn, TurnArrivals
+from turntake.claim.completion import AbsorbingTurn, Completion, TurnArrivals
 from turntake.claim.options import WorkerOptions
 from turntake.claim.worker import Worker
 from turntake.clock import Clock, SystemClock
-from turntake.deliver.handler import Handler, HandlerSink
+from turntake.deliver.handler import Handler
 from turntake.deliver.notices import Notices
 from turntake.deliver.options import HandlerOptions, Yields
 from turntake.deliver.outbound import NoOutbound, Outbound
 from turntake.deliver.sink import Sink
 from turntake.errors import ConfigurationError
+from turntake.follow_up import FollowUp
 from turntake.observe.observer import Observer, Observers
 from turntake.observe.options import SavingsOptions
 from turntake.observe.stream import Stream
 from turntake.rate_limits import RateLimits
-from turntake.rules.conversation import Conversation, Retry, Touch
-from turntake.rules.field_checks import check_fields
+from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
-from turntake.rules.records import Append, Appended, TurnRecord
+from turntake.rules.records import Append, TurnRecord
 from turntake.rules.retention import Retention
 from turntake.rules.rules import Rules
-from turntake.rules.scopes import DEFAULT, Layer, RuleBook, RuleScope, layers_in
+from turntake.rules.scopes import Layer, RuleScope
 from turntake.savings import SavingsTotals
 from turntake.tasks import end
 
@@ -66,8 +64,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("turntake")
 
 H = TypeVar("H", bound=Handler)
-S = TypeVar("S", bound=msgspec.Struct)
-Role = Literal["all", "accept", "work"]
 
 DEFAULT_STORE = "sqlite:///turntake.db"
 DEFAULT_ROLE: Role = "all"
@@ -112,22 +108,22 @@ class TurnTake:
         what the calls of the agent that were avoided would have cost.
         """
         self.clock = clock or SystemClock()
-        self.savings = SavingsTotals(self.clock, _valid(SavingsOptions(call_price, currency)))
+        self.savings = SavingsTotals(self.clock, checked_options(SavingsOptions(call_price, currency)))
         self.observers = Observers(self.clock, (self.savings.meter, *observers))
         self.events = Stream(self.observers)
-        self._rules = RuleKeeper(_layers(rules))
+        self._rules = RuleKeeper(checked_layers(rules))
         self.keys = ApiKeys()
         self._limits = RateLimits(self.clock)
-        self.role = _role(role)
-        self._worker_options = _valid(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
+        self.role = checked_role(role)
+        self._worker_options = checked_options(WorkerOptions(concurrency, lease_ms, shutdown_ms, handler_ms))
         self._store_or_url = store
-        self._yields = _valid(HandlerOptions(yields)).yields
-        self._sink = None if agent is None else self._as_sink(agent)
+        self._yields = checked_options(HandlerOptions(yields)).yields
+        self._sink = None if agent is None else checked_sink(agent, self._yields)
         self._outbound = outbound or NoOutbound()
         self._retention = Retention(
-            _valid(HistoryOptions(keep_ms)).keep_ms,
-            _valid(DedupeOptions(dedupe_keep_ms)).keep_ms,
-            _valid(LetterOptions(letters_keep_ms)).keep_ms,
+            checked_options(HistoryOptions(keep_ms)).keep_ms,
+            checked_options(DedupeOptions(dedupe_keep_ms)).keep_ms,
+            checked_options(LetterOptions(letters_keep_ms)).keep_ms,
         )
         self._store: Store | None = None
         self._worker: Worker | None = None
@@ -138,7 +134,7 @@ class TurnTake:
 
     def handler(self, function: H) -> H:
         """Makes `function` the agent: it takes a Turn and returns or yields a text, a list of texts, or None."""
-        self._sink = self._as_sink(function)
+        self._sink = checked_sink(function, self._yields)
         return function
 
     def set_outbound(self, outbound: Outbound) -> None:
@@ -295,21 +291,18 @@ class TurnTake:
     async def _append(self, arrivals: Sequence[Arrival], appends: Sequence[Append]) -> list[Receipt]:
         """Has the store keep those that are not blank, and answers for all of them."""
         answers = await self.store.append(appends) if appends else []
-        receipts = [self._appended(append, answer) for append, answer in zip(appends, answers, strict=True)]
+        receipts = [self._follow_up.appended(append, answer) for append, answer in zip(appends, answers, strict=True)]
         if len(appends) == len(arrivals):
             return receipts
         stored = iter(receipts)
-        return [self._blank(arrival) if arrival.message.is_blank else next(stored) for arrival in arrivals]
+        return [self._follow_up.blank(arrival) if arrival.message.is_blank else next(stored) for arrival in arrivals]
 
     async def touch(self, key: ConversationKey, touch: Touch) -> Conversation | None:
         """Carries out a sign of life or an order; None if the conversation is unknown. Raises InvalidMessage."""
         key, touch = checked_key(key), checked_touch(touch)
         conversation = await self.store.touch(key, touch, self._rules.book.of(key))
-        if conversation is None:
-            return None
-        if conversation.due_at is not None:
-            self._alarm.ring(self.store.wake_at(key, conversation.due_at))
-        self.observers.tell(Observer.touched, key, touch, conversation)
+        if conversation is not None:
+            self._follow_up.touched(key, touch, conversation)
         return conversation
 
     async def complete(self, turn_id: str, replies: Sequence[str]) -> TurnRecord | None:
@@ -318,7 +311,7 @@ class TurnTake:
         `replies` may be one text.
         """
         reported = await self._completion.complete(turn_id, texts_of(replies))
-        self._follow_up(reported)
+        self._follow_up.reported(reported)
         return reported.record
 
     async def fail(
@@ -327,7 +320,7 @@ class TurnTake:
         """Reports a failed attempt from outside; with `attempt`, only that one. Raises InvalidMessage."""
         check_integers(retry_after_ms=retry_after_ms, attempt=attempt)
         reported = await self._completion.fail(turn_id, str(error), retry_after_ms, attempt)
-        self._follow_up(reported)
+        self._follow_up.reported(reported)
         return reported.record
 
     async def extend(self, turn_id: str, lease_ms: int | None = None) -> TurnRecord | None:
@@ -338,10 +331,7 @@ class TurnTake:
     async def absorb(self, turn_id: str) -> AbsorbingTurn:
         """Takes what waits into a turn that is being answered, from outside, as `turn.absorb` does."""
         grown = await self._completion.absorb(turn_id)
-        if grown.claim is not None and grown.absorbed:
-            if self._worker is not None:
-                self._worker.absorbed(grown.claim)
-            self.observers.tell(Observer.absorbed, grown.claim, grown.absorbed)
+        self._follow_up.absorbed(grown)
         return grown
 
     async def arrivals(self, turn_id: str, wait_ms: int = 0) -> TurnArrivals | None:
@@ -352,18 +342,8 @@ class TurnTake:
     async def retry_letter(self, letter_id: str) -> Conversation | None:
         """A dead letter's messages wait again, due at once."""
         conversation = await self.store.letters.retry(letter_id)
-        self._alarm.wake()
+        self._follow_up.resumed()
         return conversation
-
-    def _as_sink(self, agent: Sink | Callable[..., Any]) -> Sink:
-        if isinstance(agent, Sink):
-            return agent
-        if not callable(agent):
-            raise ConfigurationError(
-                f"agent= is of type {type(agent).__name__}: give a function that takes a Turn, or a Sink. "
-                "A module's function or a URL is named with `turntake serve --agent`."
-            )
-        return HandlerSink(agent, self._yields)
 
     def _start(self) -> None:
         if self.role != "accept":
@@ -380,95 +360,12 @@ class TurnTake:
             )
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()
+        self._follow_up = FollowUp(self.store, self._alarm, self.observers, self._notices, self._worker)
+        if self._worker is not None:
             janitor = keep_forgetting(self.store, self._retention, lambda: self._rules.book)
             self._tasks.append(asyncio.create_task(janitor, name="turntake-janitor"))
-            self._tasks.append(asyncio.create_task(self._listen(self._worker), name="turntake-hints"))
+            self._tasks.append(asyncio.create_task(self._follow_up.listen(self._worker), name="turntake-hints"))
         self._tasks.append(asyncio.create_task(self._watch.keep_looking(), name="turntake-documents"))
         telling = self._rules.keep_telling(lambda key: self.touch(key, Touch("rules")))
         self._tasks.append(asyncio.create_task(telling, name="turntake-rules"))
         self._tasks.append(asyncio.create_task(self.savings.keep_stored(), name="turntake-savings"))
-
-    async def _listen(self, worker: Worker) -> None:
-        """Wakes for deadlines that other processes set, and lets go of answers that they stopped."""
-        async for hint in self.store.hints():
-            self._alarm.ring(hint.due_at)
-            for key, turn_id, epoch in hint.interrupted:
-                with suppress(ValueError):
-                    worker.interrupt(ConversationKey.parse(key), turn_id, epoch)
-            for key in hint.offered:
-                with suppress(ValueError):
-                    worker.offered(ConversationKey.parse(key))
-
-    def _appended(self, arrival: Append, appended: Appended) -> Receipt:
-        """The receipt, once everybody who must know of the message does."""
-        key, message = arrival.key, arrival.message
-        if appended.status == "buffered":
-            self._wake(arrival, appended)
-            if appended.interrupted is not None:
-                self.observers.tell(Observer.interrupted, key, appended.interrupted)
-            self.observers.tell(Observer.received, key, message, appended)
-        elif appended.rejected is not None:
-            self._notices.send(key, appended.rejected, message, appended.notice)
-            self.observers.tell(Observer.rejected, key, message, appended)
-        else:
-            is_known = appended.status == "duplicate"
-            self.observers.tell(Observer.ignored, key, message, "duplicate" if is_known else "nothing to amend")
-        return Receipt(appended.status, key, appended.waiting, appended.due_at, appended.reason)
-
-    def _blank(self, arrival: Arrival) -> Receipt:
-        self.observers.tell(Observer.ignored, arrival.key, arrival.message, "blank")
-        return Receipt("ignored", arrival.key)
-
-    def _wake(self, arrival: Append, appended: Appended) -> None:
-        """Tells the worker here of a new deadline, of an interruption, or of a message during its answer."""
-        if appended.due_at is not None:
-            self._alarm.ring(self.store.wake_at(arrival.key, appended.due_at))
-        if self._worker is None:
-            return
-        if appended.interrupted is not None:
-            self._worker.interrupt(arrival.key, appended.interrupted)
-        elif appended.state in ("answering", "replying"):
-            message = replace(arrival.message, seq=appended.seq, received_at=self.clock.now())
-            self._worker.arrived(arrival.key, message)
-
-    def _follow_up(self, reported: ReportedTurn) -> None:
-        """A turn was finished from outside: whoever still works on it here may stop, and what waits may go."""
-        record, claim, settlement = reported
-        if record is None or claim is None:
-            return
-        if self._worker is not None:
-            self._worker.finished_elsewhere(claim)
-        self._alarm.wake()
-        if settlement is None:
-            self.observers.tell_withdrawn(claim.key, claim.turn.id, record.status)
-        elif isinstance(settlement, Retry) and settlement.progress is not None:
-            self.observers.tell(Observer.completed, claim, settlement.progress.replies)
-        else:
-            self.observers.tell_settled(claim, settlement, None)
-
-
-def _valid(options: S) -> S:
-    try:
-        check_fields(options)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-    return options
-
-
-def _layers(rules: Rules | str | Mapping[str, Any] | Mapping[RuleScope, Layer]) -> Mapping[RuleScope, Layer]:
-    if isinstance(rules, Rules):
-        return {DEFAULT: Layer.of(rules)}
-    if not isinstance(rules, str | Mapping):
-        raise ConfigurationError(f"rules= is of type {type(rules).__name__}: write Rules(silence_ms=…), or a preset.")
-    try:
-        layers = {DEFAULT: Layer(preset=rules)} if isinstance(rules, str) else layers_in(rules)
-        RuleBook(layers)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-    return layers
-
-
-def _role(role: Role) -> Role:
-    if role not in get_args(Role):
-        raise ConfigurationError(f"There is no role {role!r}; there are: {', '.join(get_args(Role))}.")
-    return role

@@ -6,7 +6,8 @@ from turntake.rules.conversation import Answered, Conversation, Dead, Progress, 
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import claim, extend, is_same, receive, save, settle, touch, turn_id
+from turntake.rules.touching import touch
+from turntake.rules.transitions import claim, extend, is_same, receive, save, settle, turn_id
 
 ADA = ConversationKey.of("ada")
 RULES = Rules(silence_ms=0, typing_inference_ms=0)

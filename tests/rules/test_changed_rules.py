@@ -10,7 +10,8 @@ from turntake.rules.conversation import Buffer, Conversation, Touch
 from turntake.rules.deadline import Deadline, Decision
 from turntake.rules.key import ConversationKey
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import claim, receive, touch
+from turntake.rules.touching import touch
+from turntake.rules.transitions import claim, receive
 
 KEY = ConversationKey.of("ann")
 SLOW = Rules(silence_ms=10_000, typing_inference_ms=0)

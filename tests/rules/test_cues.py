@@ -11,8 +11,10 @@ from turntake.rules.deadline import Deadline, after_message
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append, Claim
+from turntake.rules.retried_letters import resume
 from turntake.rules.rules import Rules
-from turntake.rules.transitions import claim, receive, resume, settle, touch
+from turntake.rules.touching import touch
+from turntake.rules.transitions import claim, receive, settle
 from turntake.rules.words import Cue
 
 KEY = ConversationKey.of("ann")

@@ -18,7 +18,7 @@ from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
 from turntake.buffer.documents import Document
 from turntake.buffer.store import Query, Store
 from turntake.errors import StoreUnavailable
-from turntake.rules import transitions
+from turntake.rules import touching
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.live import LiveRules, Tenants, Wanted, changed, check, is_among, rolled_back
@@ -172,7 +172,7 @@ class RuleKeeper:
     def _would_move(self, key: ConversationKey, conversation: Conversation) -> bool:
         if conversation.buffer is None:
             return False
-        told = transitions.touch(conversation, key, Touch("rules"), self.book.of(key), self._store.clock.now())
+        told = touching.touch(conversation, key, Touch("rules"), self.book.of(key), self._store.clock.now())
         return told.conversation != conversation
 
 

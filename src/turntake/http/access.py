@@ -20,13 +20,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from turntake.accept.caller import CALLER
 from turntake.accept.refusals import Refusals
+from turntake.argument_checks import Role
 from turntake.errors import ConfigurationError, Problem
 from turntake.http.callers import Callers, key_in
 from turntake.http.hosts import is_local_authority, is_loopback
 from turntake.http.made_key import is_from_another_site
 from turntake.http.peer_user import CONNECTION
 from turntake.rules.api_keys import Caller, KeyScope
-from turntake.service import Role, TurnTake
+from turntake.service import TurnTake
 
 Headers = dict[bytes, bytes]
 # What proxies, tunnels and content delivery networks add.

@@ -7,8 +7,9 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.argument_checks import Role
 from turntake.rules.api_keys import KeyScope
-from turntake.service import Role, TurnTake
+from turntake.service import TurnTake
 
 JSON = "application/json"
 EVERY_ROLE: tuple[Role, ...] = ("all", "accept", "work")

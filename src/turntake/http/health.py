@@ -7,10 +7,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from turntake.argument_checks import Role
 from turntake.errors import Problem
 from turntake.http.json import answer
 from turntake.http.problem import facts_of
-from turntake.service import Role, TurnTake
+from turntake.service import TurnTake
 
 log = logging.getLogger("turntake")
 

@@ -9,7 +9,7 @@ from itertools import chain
 
 import msgspec
 
-from turntake.rules import reports, transitions
+from turntake.rules import reports, retried_letters, touching, transitions
 from turntake.rules.arriving import arrive
 from turntake.rules.buffer import arrival_at
 from turntake.rules.conversation import (
@@ -65,7 +65,7 @@ class Model:
         before = self.conversations.get(key)
         if before is None:
             return None
-        return self._put(key, transitions.touch(before, key, touch, rules, now))
+        return self._put(key, touching.touch(before, key, touch, rules, now))
 
     def claim(self, limit: int, lease_ms: int, now: int, order: ClaimOrder | None = None) -> list[Claim]:
         due = sorted(
@@ -143,13 +143,13 @@ class Model:
         messages, conversation = self.messages[key], self.conversations[key]
         if closed.is_resumable:
             del self.closed[letter_id]
-            self.conversations[key] = transitions.resume(conversation, closed, now)
+            self.conversations[key] = retried_letters.resume(conversation, closed, now)
             return self.conversations[key]
         moved = self._range(key, closed.head, closed.tail)
         for new_seq, message in enumerate(moved, conversation.next_seq):
             messages[new_seq] = msgspec.structs.replace(messages.pop(message.seq), seq=new_seq)
         amendments = sum(message.is_amendment for message in moved)
-        self.conversations[key] = transitions.requeue(conversation, closed, len(moved), amendments, now)
+        self.conversations[key] = retried_letters.requeue(conversation, closed, len(moved), amendments, now)
         return self.conversations[key]
 
     def report(self, turn_id: str, report: ReplyReport, is_ours: IsOurs, now: int) -> ConversationKey | None:

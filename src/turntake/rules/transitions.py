@@ -1,9 +1,14 @@
 """How a turn opens, falls due, is claimed and settles.
 
-Rule 1: everything that changes a conversation's state lives here, in pure functions from one value to the next.
-Stores load a `Conversation`, call one of these, and write the result back in one atomic step. How a buffer grows is in
-`rules/buffer.py`; which of these steps a message is, and what a stop word does, is in `rules/arriving.py`; what
-platforms report of replies that left is in `rules/reports.py`.
+Rule 1: everything that changes a conversation's state is a pure function from one value to the next, here or in a file
+beside this one. Stores load a `Conversation`, call one of these, and write the result back in one atomic step.
+
+    rules/arriving.py          which of these steps a message is, and what a stop word does
+    rules/buffer.py            how a buffer grows
+    rules/busy.py              what a message does while an answer is under way
+    rules/touching.py          signs of life, and orders: hold, flush, clear
+    rules/reports.py           what platforms report of replies that left
+    rules/retried_letters.py   how messages come back out of the dead letters
 
     state        what holds                          its one deadline          left by
     ---------    --------------------------------    ----------------------    -----------------------------------
@@ -34,13 +39,8 @@ from msgspec.structs import replace
 
 from turntake.rules.buffer import (
     after_first_portion,
-    decided,
-    divided,
     first_portion,
     grown_buffer,
-    is_ordered,
-    reconsidered_buffer,
-    with_hold,
     with_room,
 )
 from turntake.rules.busy import (
@@ -65,16 +65,13 @@ from turntake.rules.conversation import (
     Retry,
     SealedTurn,
     Settlement,
-    Touch,
 )
-from turntake.rules.deadline import Deadline, after_activity, after_composing
 from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
 from turntake.rules.reports import NOT_DELIVERED, unless_failed
 from turntake.rules.rules import Rules, RulesByAgent
 
 SHOWN = 1_000  # messages; nobody reads more at once, and a flood may leave hundreds of megabytes
-RESENT_KEPT = 100  # as many as an answer has parts; platforms repeat a report within hours
 PROMISE_BROKEN = "The agent said that it would complete the turn (202), and did not do so in time."
 WORKER_STOPPED = "The process ended or stood still while it worked on this turn and on no other."
 
@@ -117,32 +114,6 @@ def amend(conversation: Conversation, rules: Rules, size: int = 0) -> Conversati
         return None
     waiting = replace(buffer, amendments=buffer.amendments + 1, size=buffer.size + size)
     return replace(conversation, next_seq=conversation.next_seq + 1, buffer=waiting)
-
-
-def touch(conversation: Conversation, key: ConversationKey, touch: Touch, by_agent: RulesByAgent, now: int) -> Change:
-    """The conversation after a sign or an order. Composing never creates a turn and never makes one due earlier."""
-    if touch.kind == "flush":
-        return Change(_flushed(conversation, now))
-    if touch.kind == "clear":
-        return _cleared(conversation, key, now)
-    buffer = conversation.buffer
-    if buffer is None:
-        return Change(conversation)
-    rules = by_agent.of(conversation.agent)
-    if touch.kind == "rules":
-        return Change(replace(conversation, buffer=reconsidered_buffer(conversation, buffer, rules, now)))
-    if touch.kind == "hold":
-        due = buffer.due_by_messages if buffer.due.reason == "held" else buffer.due
-        buffer = replace(buffer, held_until=now + touch.duration_ms)
-    elif touch.kind == "stopped":
-        due = after_composing(rules, buffer.due, buffer.due_by_messages, now)
-    else:
-        composing_ms = touch.duration_ms or rules.activity_ms
-        due = after_activity(rules, conversation.waiting, buffer.first_at, buffer.due, composing_ms, now)
-    due = buffer.due if is_ordered(buffer) and touch.kind != "hold" else with_hold(buffer, due)
-    if due != buffer.due:
-        buffer = decided(buffer, due, now)
-    return Change(replace(conversation, buffer=buffer))
 
 
 def claim(conversation: Conversation, key: ConversationKey, lease_ms: int, now: int) -> Conversation:
@@ -254,21 +225,6 @@ def settle(conversation: Conversation, claim: Claim, settlement: Settlement, now
     return Change(next_resumed(replace(conversation, turn=None, last=last)), closed)
 
 
-def resume(conversation: Conversation, letter: Closed, now: int) -> Conversation:
-    """A dead letter whose answer is complete: its turn is open again under its own id, and what has not left is sent.
-
-    If another turn is under way, it waits for that one, and goes before what is buffered.
-    """
-    assert letter.turn is not None, "only a turn has an answer"
-    reports = tuple(report for report in letter.turn.reports if report.status != "failed")
-    failed_ids = (report.message_id for report in letter.turn.undelivered if report.message_id)
-    resent = (*letter.turn.resent, *failed_ids)[-RESENT_KEPT:]
-    untried = replace(letter.turn, failures=0, lapses=0, waits=0, error="", is_committed=True)
-    untried = replace(untried, reports=reports, resent=resent)
-    again = replace(untried, is_leased=False, lease="", claimed_at=now, due_at=now)
-    return next_resumed(replace(conversation, resumed=(*conversation.resumed, again)))
-
-
 def _answer_in(settlement: Settlement) -> Progress | None:
     """The answer that a settlement brings, if it brings one."""
     if isinstance(settlement, Answered):
@@ -286,34 +242,6 @@ def next_resumed(conversation: Conversation) -> Conversation:
         return conversation
     first, *rest = conversation.resumed
     return replace(conversation, epoch=conversation.epoch + 1, turn=first, resumed=tuple(rest))
-
-
-def requeue(conversation: Conversation, letter: Closed, count: int, amendments: int, now: int) -> Conversation:
-    """The `count` messages of a letter, of which some are `amendments`, come back with the next numbers, and are due at
-    once. They join what waits if there is room for all of them in a turn as it is by default. What was cleared comes
-    back in the portions that it had, if there were several."""
-    has_several = len(letter.portions) > 1
-    room = divided(conversation) if has_several else with_room(conversation, Rules(), count - amendments, letter.size)
-    buffer = room.buffer
-    due = Deadline(now, "retried")
-    if buffer is None:
-        buffer = Buffer(conversation.next_seq, now, now, due, due, ())
-    full = _moved(letter, conversation.next_seq, count)
-    waiting = replace(
-        buffer,
-        due_by_messages=due,
-        held_until=0,
-        amendments=buffer.amendments + amendments,
-        portions=buffer.portions + full,
-        size=letter.portions[-1].size if full else buffer.size + letter.size,
-    )
-    return replace(conversation, next_seq=conversation.next_seq + count, buffer=decided(waiting, due, now))
-
-
-def _moved(letter: Closed, first: int, count: int) -> tuple[Portion, ...]:
-    """All portions of a letter but the last, if its messages are numbered from `first` on."""
-    ends = (replace(portion, end=portion.end - letter.head + first) for portion in letter.portions[:-1])
-    return tuple(portion for portion in ends if portion.end < first + count)
 
 
 def set_back(conversation: Conversation, by_ms: int) -> Conversation:
@@ -404,24 +332,6 @@ def _sealed(conversation: Conversation, key: ConversationKey, epoch: int, lease_
     )
     rest = after_first_portion(conversation, buffer, portion)
     return replace(conversation, epoch=epoch, turn=turn, buffer=rest)
-
-
-def _flushed(conversation: Conversation, now: int) -> Conversation:
-    """Due now: what waits, and a turn that waits for its next attempt. A claimed turn is left to its claim."""
-    buffer, turn = conversation.buffer, conversation.turn
-    if buffer is not None:
-        buffer = decided(replace(buffer, held_until=0), Deadline(now, "flushed"), now)
-    if turn is not None and not turn.is_leased:
-        turn = replace(turn, due_at=now)
-    return replace(conversation, buffer=buffer, turn=turn)
-
-
-def _cleared(conversation: Conversation, key: ConversationKey, now: int) -> Change:
-    """What waits goes to the dead letters, so that even an order to forget loses nothing silently."""
-    if conversation.buffer is None:
-        return Change(conversation)
-    closed = emptied(conversation, conversation.buffer, key, now)
-    return Change(replace(conversation, buffer=None), replace(closed, status="cleared", reason="cleared by order"))
 
 
 def emptied(conversation: Conversation, buffer: Buffer, key: ConversationKey, now: int) -> Closed:

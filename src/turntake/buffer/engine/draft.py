@@ -14,7 +14,7 @@ from random import getrandbits
 import msgspec
 
 from turntake.buffer.codec import decode_conversation, encode
-from turntake.rules import reports, transitions
+from turntake.rules import reports, retried_letters, touching, transitions
 from turntake.rules.arriving import arrive
 from turntake.rules.buffer import arrival_at
 from turntake.rules.busy import is_offered
@@ -153,7 +153,7 @@ class Draft(msgspec.Struct, gc=False):
     def touch(self, touch: Touch, rules: RulesByAgent) -> Conversation | None:
         if not self.is_there:
             return None
-        change = transitions.touch(self.conversation, self.key, touch, rules, self.now)
+        change = touching.touch(self.conversation, self.key, touch, rules, self.now)
         return self.conversation if change.conversation == self.conversation else self._put(change)
 
     def claim(self, lease_ms: int) -> SealedTurn | None:
@@ -192,13 +192,13 @@ class Draft(msgspec.Struct, gc=False):
     def retry_letter(self, letter: Closed, messages: tuple[Message, ...]) -> Conversation:
         """The rest of its answer is to be sent; or its messages wait again, as they are stored, with new numbers."""
         if letter.is_resumable:
-            self.conversation = transitions.resume(self.conversation, letter, self.now)
+            self.conversation = retried_letters.resume(self.conversation, letter, self.now)
             self.opened = tuple(turn for turn in self.conversation.open_turns if turn.id == letter.id)
             return self.conversation
         seqs = sorted(message.seq for message in messages)
         self.moved = tuple((seq, new_seq) for new_seq, seq in enumerate(seqs, self.conversation.next_seq))
         amendments = sum(message.is_amendment for message in messages)
-        self.conversation = transitions.requeue(self.conversation, letter, len(seqs), amendments, self.now)
+        self.conversation = retried_letters.requeue(self.conversation, letter, len(seqs), amendments, self.now)
         self.ended = (letter,)
         return self.conversation
 

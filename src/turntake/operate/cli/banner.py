@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import which
 
+from turntake.argument_checks import Role
 from turntake.http.hosts import reachable
 from turntake.operate.accounts import Account, is_reached, shared_secrets
 from turntake.operate.assemble import Parts
@@ -16,7 +17,6 @@ from turntake.operate.made_key import MadeKeyFile
 from turntake.operate.options.groups import Options
 from turntake.operate.options.settings import without_password
 from turntake.operate.weak_secrets import weak_secrets
-from turntake.service import Role
 
 log = logging.getLogger("turntake")
 

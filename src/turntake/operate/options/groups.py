@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from turntake.accept.options import WebhookOptions
+from turntake.argument_checks import Role
 from turntake.buffer.janitor import DedupeOptions, HistoryOptions, LetterOptions
 from turntake.claim.options import WorkerOptions
 from turntake.deliver.options import HandlerOptions, HttpAgentOptions, ReplyOptions
@@ -24,7 +25,7 @@ from turntake.operate.logs import LogOptions
 from turntake.operate.options.settings import SECRET, Setting
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import Layer, RuleScope
-from turntake.service import DEFAULT_ROLE, DEFAULT_STORE, Role
+from turntake.service import DEFAULT_ROLE, DEFAULT_STORE
 
 
 class AccountOptions(NamedTuple):
