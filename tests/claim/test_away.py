@@ -4,14 +4,18 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
-from harness.turns import AT_ONCE, only_turn, say
-from turntake import Away, ConversationKey, Rules, Turn, TurnTake
+from harness.turns import ADA, AT_ONCE, only_turn, say
+from turntake import Away, ConversationKey, Message, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.claim import breakers
+from turntake.claim.breakers import Breakers, agent_of
 from turntake.deliver.outbound import Outbound
 from turntake.errors import FateUnknown, SendFailed
 from turntake.platforms.replies import Recipient
 from turntake.rules.breaker import OPEN_AFTER
+from turntake.rules.records import Append
 from turntake.testing.clock import VirtualClock
 
 
@@ -213,3 +217,24 @@ async def test_an_agent_that_fails_is_there(clock: VirtualClock, store: MemorySt
         letters = (await store.letters.list(100)).items
     assert {letter.reason for letter in letters} == {"failed 3 times"}
     assert len(letters) == 20
+
+
+async def test_agents_that_somebody_made_up_are_forgotten(
+    clock: VirtualClock, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message may name any agent, and nobody is there for any of them: that takes up a bounded room."""
+    monkeypatch.setattr(breakers, "MOST_BREAKERS", 20)
+    monkeypatch.setattr(breakers, "REMEMBERED", 50)
+    await store.append([Append(ADA, Message("m1", "hi"), AT_ONCE)])
+    (claim,) = await store.claim(1, 60_000)
+    known = Breakers(store, lambda: None)
+    for number in range(200):
+        last = replace(claim, turn=replace(claim.turn, id=f"turn_{number}", agent=f"agent {number}"))
+        known.missed(agent_of, last)
+    assert (len(known._breakers), len(known._waiting)) == (20, 20)
+    for number in range(100):
+        known.missed(agent_of, replace(last, turn=replace(last.turn, id=f"turn_{200 + number}")))
+    assert (len(known._breakers), len(known._waiting)) == (20, 50)
+    known.reached(agent_of, last)
+    assert (len(known._breakers), len(known._waiting)) == (19, 19)
+    known.close()

@@ -9,7 +9,6 @@ soon as a call finds somebody, every turn that this process handed back is broug
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 from random import random
 
@@ -26,6 +25,9 @@ log = logging.getLogger("turntake")
 
 # Turns that are brought forward: more than this come back by themselves, within a minute. About 1 KB each.
 REMEMBERED = 10_000
+# More than an installation has agents and accounts. A message may name any agent, so that strangers could make up more;
+# the breaker that was there longest is forgotten first, and opens again after a few calls.
+MOST_BREAKERS = 1_000
 # Turns that are brought forward come back within this, so that a process that just started is not run over.
 BROUGHT_FORWARD_MS = 1_000
 
@@ -60,7 +62,8 @@ class Breakers:
         self._wake = wake
         self._breakers: dict[Destination, Breaker] = {}
         self._has_next_probe: set[Destination] = set()
-        self._waiting: dict[Destination, dict[str, Claim]] = defaultdict(dict)
+        self._waiting: dict[str, tuple[Destination, Claim]] = {}
+        """By the id of the turn."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def pause_ms(self, called: Called, claim: Claim) -> int:
@@ -90,6 +93,8 @@ class Breakers:
         before = self._breakers.get(destination, CLOSED)
         breaker = self._breakers[destination] = missed(before, self._store.clock.now())
         self._remember(destination, claim)
+        if len(self._breakers) > MOST_BREAKERS:
+            self._forget(next(iter(self._breakers)))
         if breaker.is_open and not before.is_open:
             log.warning("Nobody is there; turns wait until a probe finds somebody", extra=_facts(destination))
 
@@ -98,14 +103,13 @@ class Breakers:
         if not self._breakers:
             return
         destination = called(claim)
-        breaker = self._breakers.pop(destination, None)
+        breaker = self._breakers.get(destination)
         if breaker is None:
             return
-        self._has_next_probe.discard(destination)
-        waiting = self._waiting.pop(destination, {})
+        waiting = self._forget(destination)
         if breaker.is_open:
             log.warning("Somebody is there again", extra=_facts(destination) | {"waiting": len(waiting)})
-            task = asyncio.create_task(self._bring_forward(list(waiting.values())))
+            task = asyncio.create_task(self._bring_forward(waiting))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -113,10 +117,18 @@ class Breakers:
         for task in self._tasks:
             task.cancel()
 
+    def _forget(self, destination: Destination) -> list[Claim]:
+        """Those that waited for it."""
+        del self._breakers[destination]
+        self._has_next_probe.discard(destination)
+        waiting = [claim for place, claim in self._waiting.values() if place == destination]
+        for claim in waiting:
+            del self._waiting[claim.turn.id]
+        return waiting
+
     def _remember(self, destination: Destination, claim: Claim) -> None:
-        waiting = self._waiting[destination]
-        if len(waiting) < REMEMBERED or claim.turn.id in waiting:
-            waiting[claim.turn.id] = replace(claim, messages=())
+        if len(self._waiting) < REMEMBERED or claim.turn.id in self._waiting:
+            self._waiting[claim.turn.id] = destination, replace(claim, messages=())
 
     async def _bring_forward(self, claims: list[Claim]) -> None:
         """A claim that was handed back is still the turn's latest; if somebody took it since, this changes nothing."""
