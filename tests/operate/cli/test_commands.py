@@ -63,6 +63,13 @@ def test_send_takes_every_part_of_the_key(patient: Served, capsys: Output) -> No
     assert receipt["conversationKey"] == "te:ch:default:c:t~20p"
 
 
+def test_send_names_the_agent(patient: Served, capsys: Output) -> None:
+    assert main(["send", "x", "--conversation", "una", "--agent", "sales", "--url", patient.url]) == 0
+    capsys.readouterr()
+    assert main(["conversations", "default:generic:default:una", "--json", "--url", patient.url]) == 0
+    assert json.loads(capsys.readouterr().out)["agent"] == "sales"
+
+
 def test_follow_prints_the_answer(quick: Served, capsys: Output) -> None:
     assert main(["send", "hi", "there", "--follow", "--conversation", "fay", "--url", quick.url]) == 0
     said = capsys.readouterr().out
@@ -215,6 +222,10 @@ def test_init_keeps_what_is_there(capsys: Output) -> None:
     assert "turntake.toml exists already: edit it, or replace it with turntake init --force." in capsys.readouterr().err
     assert main(["init", "--force"]) == 0
     assert Path("agent.py").read_text() != "mine"
+
+
+def test_the_written_file_tells_of_rules_for_some() -> None:
+    assert "[rules.tenant.acme]" in toml()
 
 
 def test_every_line_of_the_written_file_is_valid() -> None:

@@ -63,7 +63,8 @@ def toml(**chosen: Any) -> str:
         "# Settings of turntake. A line that starts with # shows the default.",
         "# The environment comes first: [rules] silence_ms is TURNTAKE_RULES_SILENCE_MS there, and a flag comes before",
         "# both. Secrets (TURNTAKE_API_KEYS, TURNTAKE_WHATSAPP_APP_SECRET, …) are never read from this file: set them",
-        "# in the environment, or in a file called .env.",
+        "# in the environment, or in a file called .env. Rules for some only go under [rules.tenant.acme], and so for",
+        "# a platform, an agent or a conversation; each says what differs.",
     ]
     writable = [setting for setting in catalogue().settings if not setting.is_secret]
     for section, settings in groupby(writable, key=lambda setting: setting.section):

@@ -54,6 +54,7 @@ def send(
     webhook: Annotated[bool, switch("Call /webhooks/generic instead of the API.")] = False,
     topic: Annotated[str, option("The topic or thread inside the conversation.", "NAME")] = "",
     tenant: Annotated[str, option("Whose customer it is. [default]", "NAME")] = "",
+    agent: Annotated[str, option("The agent that shall answer, by the name that rules use.", "NAME")] = "",
     follow: Annotated[bool, switch("Wait for the answer and print it.")] = False,
     timeout: Annotated[float, option("How long --follow waits, in seconds. [600]", "SECONDS")] = 600,
     gap: Annotated[int, option("The pause between two texts. [0: all at once]", "MS")] = 0,
@@ -71,7 +72,7 @@ def send(
         raise ConfigurationError("--gap is 0 or more milliseconds, --timeout more than 0 seconds.")
     with connected(url, key, config) as client:
         if webhooks.is_wanted(channel, account, webhook):
-            _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, id=follow and id)
+            _refuse_for_webhooks(conversation=conversation, topic=topic, tenant=tenant, agent=agent, id=follow and id)
             options = load(config=config)
             sample = webhooks.Sample(channel or DEFAULT_CHANNEL, account, texts, sender, id or "")
             calls = webhooks.calls(sample, options, client.url, SystemClock())
@@ -79,7 +80,8 @@ def send(
             return _follow(client, calls.key(options), post, json, timeout) if follow else _sent(post)
         _hint_at(channel, json)
         parts = {"conversation": conversation or me(), "channel": channel, "topic": topic, "tenant": tenant}
-        body = [parts | {"id": id or str(uuid.uuid4()), "sender": sender, "text": text} for text in texts]
+        said = parts | {"sender": sender, "agent": agent}
+        body = [said | {"id": id or str(uuid.uuid4()), "text": text} for text in texts]
         post = partial(_post, client, body, json, gap)
         return _follow(client, _key(parts), post, json, timeout) if follow else _sent(post)
 
