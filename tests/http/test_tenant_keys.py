@@ -8,12 +8,14 @@ import httpx2
 import pytest
 
 from harness.servers import Later, calling
-from turntake import TurnTake
+from turntake import Rules, TurnTake
 from turntake.accept.homes import Home
 from turntake.buffer.memory import MemoryStore
 from turntake.http import events
 from turntake.rules import api_keys, live
 from turntake.rules.api_keys import ANYBODY, EVERY_SCOPE
+from turntake.rules.live import Said
+from turntake.rules.scopes import RuleScope
 from turntake.testing.clock import VirtualClock
 
 OWNER = "the-key-of-whoever-runs-this"
@@ -167,3 +169,14 @@ async def test_a_key_that_is_revoked_while_its_body_arrives_makes_and_revokes_no
         with pytest.raises(PermissionError, match="revoked"):
             await change
     assert [key.name for key in turns.keys.list(ANYBODY) if key.revoked_at is None] == ["another"]
+
+
+async def test_a_refusal_names_no_conversation_of_another_tenant(turns: TurnTake, acme: dict[str, str]) -> None:
+    """Here the settings of a process contradict what was set while others ran, and a key may be a phone number."""
+    own = {RuleScope("conversation", "globex:whatsapp:us:4179"): Said({"max_wait_ms": 100})}
+    await turns.rule_keeper.change(own, "boss")
+    unlike = TurnTake(turns.store, rules=Rules(silence_ms=5_000), role="accept", clock=turns.clock)
+    async with unlike, calling(unlike.asgi(api_keys=[OWNER])) as client:
+        refused = await client.put(ACME, json={"capacity": 9}, headers=acme)
+        assert (refused.status_code, "globex" in refused.text, "4179" in refused.text) == (400, False, False)
+        assert "4179" in (await client.put(ACME, json={"capacity": 9}, headers={"X-API-Key": OWNER})).text

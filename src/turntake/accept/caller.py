@@ -21,19 +21,25 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
+def own_key(caller: Caller, key: ConversationKey) -> ConversationKey:
+    """The conversation of the caller's own tenant, where a body names `key`. Raises Problem."""
+    if caller.tenants is None:
+        return key
+    try:
+        return key._replace(tenant=caller.tenant_for(key.tenant))
+    except ValueError as error:
+        raise Problem(403, str(error)) from None
+
+
 def permitted_key(caller: Caller, key: ConversationKey, homes: Homes) -> ConversationKey:
     """The conversation that the caller writes to where a body names `key`. Raises Problem.
 
     The tenant of its key counts. On some channels it needs the scope `impersonate`, and an account that is not another
     tenant's.
     """
-    if caller.tenants is not None:
-        try:
-            key = key._replace(tenant=caller.tenant_for(key.tenant))
-        except ValueError as error:
-            raise Problem(403, str(error)) from None
-        if (home_of(key, homes).tenant or key.tenant) not in caller.tenants:
-            raise Problem(403, "Answers would leave through an account of another tenant; name another in `account`.")
+    key = own_key(caller, key)
+    if caller.tenants is not None and (home_of(key, homes).tenant or key.tenant) not in caller.tenants:
+        raise Problem(403, "Answers would leave through an account of another tenant; name another in `account`.")
     _refuse_impersonation(caller, key)
     return key
 

@@ -21,7 +21,7 @@ from turntake.errors import StoreUnavailable
 from turntake.rules import touching
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import LiveRules, Tenants, Wanted, changed, check, is_among, rolled_back
+from turntake.rules.live import LiveRules, Tenants, Wanted, changed, check, is_among, refuse_unsound, rolled_back
 from turntake.rules.scopes import Layers, RuleBook, RuleScope
 
 DOCUMENT = "rules"
@@ -84,6 +84,8 @@ class RuleKeeper:
             after = change(live)
             if after is live:
                 return live
+            if tenants is not None:
+                refuse_unsound(live, self.settings)
             check(after, self.settings, tenants)
             return replace(after, telling_until=self._store.clock.now() + TELLING_MS)
 

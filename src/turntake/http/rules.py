@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from turntake.accept.body import Instant, checked
-from turntake.accept.caller import caller_of
+from turntake.accept.caller import caller_of, own_key
 from turntake.accept.messages import MessageBody, arrival_of
-from turntake.arrival import Arrival, append_of
+from turntake.arrival import append_of
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of, conversation_key, query_of
 from turntake.instants import rfc3339
@@ -219,22 +220,14 @@ async def explain(turns: TurnTake, request: Request) -> Response:
 async def explain_message(turns: TurnTake, request: Request) -> Response:
     """What would be done with the message, if it came now; nothing is."""
     payload = await body_of(request, MessageBody)
-    arrival = _own(caller_of(request.scope), checked(arrival_of, payload))
-    key, found = arrival.key, await turns.store.find(arrival.key)
+    arrival = checked(arrival_of, payload)
+    key = own_key(caller_of(request.scope), arrival.key)
+    arrival, found = replace(arrival, key=key), await turns.store.find(key)
     agent = arrival.agent or (found.conversation.agent if found else "")
     what = preview(found, append_of(arrival, turns.rule_keeper.book), turns.clock.now())
     due_at = None if what.due_at is None else rfc3339(what.due_at)
     rules = _origins(turns, key, agent)
     return answer(PreviewView(str(key), agent, rules, what.status, what.waiting, due_at, what.reason, what.interrupted))
-
-
-def _own(caller: Caller, arrival: Arrival) -> Arrival:
-    """The arrival in a conversation that the caller sees: its tenant counts. Raises Problem."""
-    try:
-        tenant = caller.tenant_for(arrival.key.tenant)
-    except ValueError as error:
-        raise Problem(403, str(error)) from None
-    return msgspec.structs.replace(arrival, key=arrival.key._replace(tenant=tenant))
 
 
 async def _change(turns: TurnTake, request: Request, wanted: Wanted) -> LiveRules:

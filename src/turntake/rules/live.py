@@ -156,6 +156,15 @@ def check(live: LiveRules, settings: Layers, tenants: Tenants = None) -> None:
     RuleBook(settings, live.by_scope)
 
 
+def refuse_unsound(live: LiveRules, settings: Layers) -> None:
+    """Raises ValueError if these settings contradict the live rules, in words that name nobody. A tenant hears this
+    instead of whose rules it is about."""
+    try:
+        RuleBook(settings, live.by_scope)
+    except ValueError:
+        raise ValueError("The live rules and the settings contradict each other; they must be mended first.") from None
+
+
 def is_of(tenants: Collection[str], scope: RuleScope) -> bool:
     """Whether a scope is one of these tenants, or one of their conversations."""
     if scope.kind == "conversation":

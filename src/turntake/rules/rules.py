@@ -23,6 +23,7 @@ Phrases = Annotated[
     tuple[Annotated[str, Meta(min_length=1, max_length=LONGEST_PHRASE)], ...],
     Meta(max_length=1_000, extra={"has_spaces": True}),
 ]
+LONGEST_NOTICE = 4_096  # in characters: one message on every platform, in a few languages
 OnStale = Literal["send", "discard", "regenerate"]
 
 
@@ -87,7 +88,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     busy_text: Annotated[
         str,
         Meta(
-            max_length=4_096,  # what every platform takes as one message, in a few languages
+            max_length=LONGEST_NOTICE,
             description="What a person is told, once per turn, when a message is rejected because their last one is "
             "still being answered. A line that begins with a language, as in `@de Einen Moment`, is for those who "
             "speak it. Empty: nothing is said.",
@@ -177,8 +178,9 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     limit_text: Annotated[
         str,
         Meta(
+            max_length=LONGEST_NOTICE,
             description="What a person is told, once a minute at most, when a message on a chat platform is rejected "
-            "because it is over one of these limits; languages as in `busy_text`. Empty: nothing is said."
+            "because it is over one of these limits; languages as in `busy_text`. Empty: nothing is said.",
         ),
     ] = "Too many messages at once: your last one will not be answered. Please write again in a minute."
 
