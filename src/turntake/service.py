@@ -357,6 +357,7 @@ class TurnTake:
                 self.rules_for,
                 self.keys.token_for,
                 lambda: self._rules.book,
+                lambda: self._watch.is_known,
             )
             self._worker = Worker(ports, self._alarm, self._worker_options)
             self._worker.start()

@@ -1,10 +1,11 @@
 """The worker: who is answered, how many at once, and what does not end it."""
 
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
-from harness.turns import AT_ONCE, answered_turns, say
+from harness.turns import AT_ONCE, answered_turns, only_turn, say
 from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.schema import connect
@@ -72,6 +73,27 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(
     assert answered == ["hello"]
     assert [record.message for record in caplog.records] == ["Nothing could be claimed", "Turns can be claimed again"]
     assert vars(caplog.records[0])["reason"] == "no connection"
+
+
+async def test_nothing_is_claimed_before_what_all_processes_share_was_read(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the first attempt would have no token, and the next one would have one: a turn never changes."""
+    tokens: list[str] = []
+
+    async def answer(turn: Turn) -> None:
+        tokens.append(turn.completion_token)
+
+    store = MemoryStore(clock)
+    monkeypatch.setattr(store.documents, "versions", AsyncMock(side_effect=StoreUnavailable("this node hangs")))
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(60_000)
+        assert tokens == []
+        monkeypatch.undo()
+        await clock.advance(2_000)
+        assert tokens == [turns.keys.token_for((await only_turn(turns)).id)]
+    assert tokens[0]
 
 
 async def test_an_unexpected_error_does_not_end_the_worker() -> None:

@@ -28,6 +28,8 @@ class DocumentWatch:
         self._followed: dict[str, OnChange] = {}
         self._firsts: dict[str, Callable[[], bytes]] = {}
         self._seen: dict[str, int] = {}
+        self.is_known = False
+        """Whether all of them were read once."""
 
     def follow(self, name: str, on_change: OnChange, first: Callable[[], bytes] | None = None) -> None:
         """From the next look on. Where nobody wrote the document yet, what `first` gives is its first version."""
@@ -50,6 +52,7 @@ class DocumentWatch:
         for name, version in zip(names, await self._store.documents.versions(names), strict=True):
             if version != self._seen[name] or (not version and name in self._firsts):
                 await self.read(name)
+        self.is_known = True
 
     async def read(self, name: str) -> Document | None:
         """The document as it is now; whoever follows it is told first."""

@@ -46,7 +46,8 @@ class Ports(NamedTuple):
     """What an attempt works with: where claims are kept, who answers, how answers leave, and who hears of it.
 
     `token_for` gives the token with which the agent of a turn may complete it through the API. `book` are all rules as
-    they are now.
+    they are now. Nothing is claimed before `is_ready`: what all processes share, such as the secret behind those
+    tokens, may be with a part of the store that is away, and a turn is handed over with the same words each time.
     """
 
     store: Store
@@ -56,6 +57,7 @@ class Ports(NamedTuple):
     rules_for: RulesFor
     token_for: Callable[[str], str] = no_token
     book: Callable[[], RuleBook] = lambda: _NO_LAYERS
+    is_ready: Callable[[], bool] = lambda: True
 
 
 class Shared(NamedTuple):

@@ -191,6 +191,8 @@ class Worker:
 
         Once the deadline that the last look saw has come, it claims first and looks for the next one afterwards.
         """
+        if not self._ports.is_ready():
+            return self._clock.now() + STORE_PAUSE_MS
         is_due = known_at is not None and known_at <= self._clock.now()
         while not self._is_stopping:
             free = self._free
