@@ -35,6 +35,8 @@ class FollowUp:
             self._wake(arrival, appended)
             if appended.interrupted is not None:
                 self._observers.tell(Observer.interrupted, key, appended.interrupted)
+            for turn_id in appended.stopped:
+                self._observers.tell(Observer.stopped, key, turn_id)
             self._observers.tell(Observer.received, key, message, appended)
         elif appended.rejected is not None:
             self._notices.send(key, appended.rejected, message, appended.notice)

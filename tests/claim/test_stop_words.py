@@ -6,6 +6,10 @@ from harness.fake_outbound import Postbox
 from harness.turns import ADA, say
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
+from turntake.observe.observer import Observer
+from turntake.observe.savings import SavingsMeter
+from turntake.rules.key import ConversationKey
+from turntake.rules.message import Message
 from turntake.rules.rules import PRESETS
 from turntake.testing.clock import VirtualClock
 
@@ -66,6 +70,51 @@ async def test_an_answer_whose_first_reply_left_is_finished_before_stop_is_heard
         await clock.advance(1_000)
     assert heard == ["stop"]
     assert postbox.sent == ["one", "two", "I stopped."]
+
+
+class Steps(Observer):
+    """Notes what a stop word does, in order."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def received(self, at: int, key: ConversationKey, message: Message, appended: object) -> None:
+        self.seen.append(("received", message.text))
+
+    def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        self.seen.append(("interrupted", turn_id))
+
+    def stopped(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        self.seen.append(("stopped", turn_id))
+
+
+async def test_whatever_a_stop_word_ends_is_told(clock: VirtualClock, store: MemoryStore) -> None:
+    """The turn under way, which is one interrupted answer, and what waited; each under the id it is listed by."""
+    steps, savings = Steps(), SavingsMeter()
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(60_000)
+
+    turns = TurnTake(store, rules=WORDS, agent=answer, clock=clock, observers=[steps, savings])
+    async with turns:
+        await say(turns, "write a poem")
+        await clock.advance(1_000)
+        await say(turns, "a long one")
+        await say(turns, "stop")
+        past = {record.messages[0].text: record.id for record in await turns.store.history.turns(ADA, 10)}
+    poem, waited = past["write a poem"], past["a long one"]
+    assert steps.seen[2:] == [("interrupted", poem), ("stopped", poem), ("stopped", waited), ("received", "stop")]
+    assert savings.sums["default"].interrupted == 1
+
+
+async def test_a_buffer_that_is_emptied_by_a_stop_word_is_told_without_an_interruption(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    steps = Steps()
+    async with TurnTake(store, role="accept", rules=WORDS, clock=clock, observers=[steps]) as turns:
+        await say(turns, "a")
+        await say(turns, "stop")
+    assert [name for name, _ in steps.seen] == ["received", "stopped", "received"]
 
 
 async def test_stop_works_where_every_message_is_its_own_turn(clock: VirtualClock, store: MemoryStore) -> None:

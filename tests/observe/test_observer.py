@@ -369,7 +369,7 @@ def test_a_step_that_nobody_cares_about_costs_nothing() -> None:
 def test_every_step_does_nothing_by_default() -> None:
     """An observer need not know all of them."""
     observer = Observer()
-    assert len(STEPS) == 22
+    assert len(STEPS) == 23
     for step in STEPS:
         arguments = range(step.__code__.co_argcount - 1)
         assert step(observer, *arguments) is None

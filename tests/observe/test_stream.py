@@ -67,6 +67,11 @@ STEPS: dict[str, tuple[Tell, str, dict[str, Any]]] = {
         "interrupted",
         {"turnId": "t1"},
     ),
+    "stopped": (
+        lambda to: to.tell(Observer.stopped, ADA, "t1"),
+        "stopped",
+        {"turnId": "t1"},
+    ),
     "rejected": (
         lambda to: to.tell(
             Observer.rejected, ADA, HI, Appended("rejected", "answering", 0, None, "busy", rejected="t9")

@@ -164,6 +164,18 @@ async def test_each_answered_turn_is_a_line_at_a_terminal() -> None:
     assert "hunter2" not in stream.getvalue()
 
 
+async def test_what_a_stop_word_ended_is_a_line_at_a_terminal() -> None:
+    stream, clock = io.StringIO(), VirtualClock()
+    logs.configure(logs.LogOptions("info", "json"), stream)
+    rules = Rules(stop_words=("stop",))
+    async with TurnTake("memory://", rules=rules, role="accept", clock=clock, observers=[TurnLog()]) as turns:
+        await turns.receive("hunter2", conversation="ada", id="m1")
+        await turns.receive("stop", conversation="ada", id="m2")
+    (line,) = [json.loads(line) for line in lines(stream)]
+    assert (line["message"], line["conversation"]) == ("Stopped by a stop word", "default:generic:default:ada")
+    assert line["turn"].startswith("turn_")
+
+
 @pytest.mark.parametrize(
     ("turns", "stream", "is_shown"),
     [

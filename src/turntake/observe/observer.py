@@ -4,7 +4,7 @@
     a message ──┴▶ received ─▶ touched … ─▶ due ─▶ claimed ─▶ absorbed …, replied … ─▶ answered
                                                       │ ▲
                                                       ▼ │
-      interrupted, discarded, failed, put_off, handed_back, pending, lost, unsettled         dead
+      interrupted, discarded, failed, put_off, handed_back, pending, lost, unsettled         stopped, dead
                                                                               reported, once the reply has left
 
 The event stream is an observer (`observe/stream.py`). Others are given to `TurnTake(observers=[…])`.
@@ -52,6 +52,11 @@ class Observer:
 
     def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
         """A message stopped the answer that was being written, or made it stale; its turn collects again."""
+
+    def stopped(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        """A stop word ended this: a turn that was being answered, which was `interrupted` just before, what waited, or
+        an earlier stop word that nobody took yet. Nobody answers it. Told once for each, before the stop word itself is
+        `received`."""
 
     def discarded(self, at: int, key: ConversationKey, turn_id: str) -> None:
         """An answer was stale when it was ready, and is not sent: the newer messages are answered alone."""

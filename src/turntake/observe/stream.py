@@ -27,6 +27,7 @@ Kind = Literal[
     "retrying",
     "failed",
     "interrupted",
+    "stopped",
     "discarded",
     "dead-lettered",
     "delivery",
@@ -116,6 +117,10 @@ class TurnPutOff(Happening, frozen=True, kw_only=True):
 
 class TurnInterrupted(Happening, frozen=True, kw_only=True):
     kind = "interrupted"
+
+
+class TurnStopped(Happening, frozen=True, kw_only=True):
+    kind = "stopped"
 
 
 class MessageRejected(Happening, frozen=True, kw_only=True):
@@ -219,6 +224,9 @@ class Stream(Observer):
 
     def interrupted(self, at: int, key: ConversationKey, turn_id: str) -> None:
         self._publish(TurnInterrupted(at=at, key=key, turn_id=turn_id))
+
+    def stopped(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        self._publish(TurnStopped(at=at, key=key, turn_id=turn_id))
 
     def absorbed(self, at: int, claim: Claim, messages: tuple[Message, ...]) -> None:
         self._publish(MessagesAbsorbed(at=at, key=claim.key, turn_id=claim.turn.id, messages=len(messages)))

@@ -1,4 +1,4 @@
-"""The observer behind `log.turns`: a line for each answered turn, so that one sees at a terminal that it works.
+"""The observer behind `log.turns`: a line for each turn that is over, so that one sees at a terminal that it works.
 
 No words, only counts and times: what people and agents say stays out of logs.
 """
@@ -7,13 +7,15 @@ import logging
 
 from turntake.observe.observer import Observer
 from turntake.rules.conversation import Answered
+from turntake.rules.key import ConversationKey
 from turntake.rules.records import Claim
 
 log = logging.getLogger("turntake")
 
 
 class TurnLog(Observer):
-    """Logs answered turns at info. Those that failed are logged by whoever tried them."""
+    """Logs turns that were answered, or ended by a stop word, at info. Those that failed are logged by whoever tried
+    them."""
 
     def answered(self, at: int, claim: Claim, answer: Answered) -> None:
         turn = claim.turn
@@ -30,3 +32,6 @@ class TurnLog(Observer):
         if turn.attempt > 1:
             facts["attempt"] = turn.attempt
         log.info("Answered", extra=facts)
+
+    def stopped(self, at: int, key: ConversationKey, turn_id: str) -> None:
+        log.info("Stopped by a stop word", extra={"action": "stop", "conversation": str(key), "turn": turn_id})

@@ -28,7 +28,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     format: Annotated[Format, Meta(description="auto: text on a terminal, else JSON lines.")] = "auto"
     turns: Annotated[
         Literal["auto", "always", "never"],
-        Meta(description="Log a line for each answered turn; auto: on a terminal only."),
+        Meta(description="Log a line for each turn that was answered or stopped; auto: on a terminal only."),
     ] = "auto"
     error_text: Annotated[
         bool,
@@ -67,7 +67,7 @@ def configure(options: LogOptions = LogOptions(), stream: TextIO | None = None) 
 
 
 def shows_turns(options: LogOptions, stream: TextIO | None = None) -> bool:
-    """Whether each answered turn gets a line."""
+    """Whether each turn gets a line when it is over."""
     is_watched = (stream or sys.stderr).isatty()
     return options.turns == "always" or (options.turns == "auto" and is_watched)
 

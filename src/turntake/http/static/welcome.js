@@ -35,6 +35,7 @@ const SENTENCES = {
   retrying: (e) => `the agent asked for ${seconds(e.retryAfterMs)}`,
   failed: (e) => `attempt ${e.attempt}, next in ${seconds(e.retryAfterMs)}`,
   interrupted: () => "by a new message",
+  stopped: () => "by a stop word",
   "dead-lettered": (e) => e.reason ?? "",
 };
 const attempt = (event) => (event.attempt > 1 ? `, attempt ${event.attempt}` : "");
