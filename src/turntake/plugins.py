@@ -16,10 +16,22 @@ EXTRAS = {
     "redis": "redis",
 }
 
+# Two letters that are missing or wrong in a name of eight; a name of one's own that is less alike is no mistake.
+ALIKE = 0.75
+
 
 def names(group: str) -> tuple[str, ...]:
     """What is registered in `turntake.<group>`; nothing is imported."""
     return _names(entry_points(group=f"turntake.{group}"))
+
+
+def probable_typo(group: str, name: str) -> str:
+    """What to say about a name that nothing has but that looks like one that something has; "" of any other name."""
+    known = names(group)
+    near = get_close_matches(name.lower(), known, n=1, cutoff=ALIKE)
+    if name in known or not near:
+        return ""
+    return f"there is no {group.rstrip('s')} of that name; did you mean {near[0]}?"
 
 
 def load(group: str, name: str) -> Any:

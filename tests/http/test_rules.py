@@ -57,6 +57,7 @@ async def test_a_layer_is_put_shown_and_deleted(client: httpx2.AsyncClient, turn
         "version": 1,
         "author": "anybody",
         "at": "2023-11-14T22:13:20.000Z",
+        "warnings": [],
     }
     assert (await client.get("/v1/rules/tenant/acme")).json() == layer
     assert turns.rules_for(ANN).on_busy == "interrupt"
@@ -65,10 +66,48 @@ async def test_a_layer_is_put_shown_and_deleted(client: httpx2.AsyncClient, turn
     assert (await refusal(client, "DELETE", "/tenant/acme"))[0] == 404
 
 
+async def test_a_platform_that_is_probably_misspelled_is_taken_with_a_warning(client: httpx2.AsyncClient) -> None:
+    """Messages may name any channel by the API, so it may be meant."""
+    typo = ["platform whatsap: there is no channel of that name; did you mean whatsapp?"]
+    assert (await put(client, "platform/whatsap", silenceMs=700))["warnings"] == typo
+    assert (await put(client, "default", platformOverrides={"whatsap": {"silenceMs": 7}}))["warnings"] == typo
+    for fine in ("platform/whatsapp", "platform/my-chat", "tenant/whatsap"):
+        assert (await put(client, fine, silenceMs=700))["warnings"] == []
+    shown = (await client.get("/v1/rules")).json()["layers"]
+    assert [layer["id"] for layer in shown if layer["warnings"]] == ["whatsap"]
+
+
 async def test_a_layer_replaces_the_live_one_before_it(client: httpx2.AsyncClient, turns: TurnTake) -> None:
     await put(client, "agent/sales", silenceMs=700, capacity=9)
     await put(client, "agent/sales", silenceMs=800)
     assert turns.rules_for(ConversationKey.of("bob"), "sales") == Rules(silence_ms=800, capacity=40)
+
+
+async def test_single_rules_are_set_and_the_rest_of_the_layer_stays(client: httpx2.AsyncClient) -> None:
+    path = "/v1/rules/agent/sales"
+    await put(client, "agent/sales", silenceMs=700, capacity=9, preset="interview")
+    amended = (await client.patch(path, json={"silenceMs": 800, "capacity": None})).json()
+    assert (amended["rules"], amended["preset"], amended["version"]) == ({"silenceMs": 800}, "interview", 2)
+    assert (await client.patch(path, json={"preset": None})).json()["preset"] == ""
+    assert (await client.patch("/v1/rules/default", json={"capacity": 30})).json()["rules"] == {"capacity": 30}
+    status, detail = await refusal(client, "PATCH", "/agent/sales", json={"silenceMs": 90_000})
+    assert (status, "max_wait_ms" in detail) == (400, True)
+
+
+async def test_two_who_set_single_rules_at_the_same_moment_both_do(
+    client: httpx2.AsyncClient, turns: TurnTake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process is quicker between the look and the write: the look is taken again."""
+    swap, others = turns.store.documents.swap, [{"capacity": 9}]
+
+    async def overtaken(*args: Any) -> bool:
+        if others:
+            assert (await client.patch("/v1/rules/agent/sales", json=others.pop())).status_code == 200
+        return await swap(*args)
+
+    monkeypatch.setattr(turns.store.documents, "swap", overtaken)
+    amended = await client.patch("/v1/rules/agent/sales", json={"silenceMs": 700})
+    assert amended.json()["rules"] == {"silenceMs": 700, "capacity": 9}
 
 
 async def test_the_rules_of_everybody_have_no_id_and_may_bring_those_of_platforms(
@@ -227,6 +266,7 @@ async def test_a_key_for_one_tenant_sets_and_sees_that_ones_rules_only(
     await put(client, f"conversation/{ANN}", silenceMs=600)
     for path in ("/tenant/zeta", "/default", "/agent/sales", "/platform/whatsapp", "/conversation/zeta:a:b:c"):
         assert (await refusal(client, "PUT", path, json={}))[0] == 403
+        assert (await refusal(client, "PATCH", path, json={}))[0] == 403
         assert (await refusal(client, "DELETE", path))[0] == 403
         assert (await refusal(client, "GET", path))[0] == 404
     assert (await refusal(client, "POST", "/rollback", json={"version": 0}))[0] == 403

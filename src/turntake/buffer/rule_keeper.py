@@ -8,7 +8,7 @@ notes that all have been told. If the process ends before that, another one goes
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -21,7 +21,7 @@ from turntake.errors import StoreUnavailable
 from turntake.rules import touching
 from turntake.rules.conversation import Conversation, Touch
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import LiveRules, Tenants, Wanted, changed, check, is_among, refuse_unsound, rolled_back
+from turntake.rules.live import LiveRules, Said, Tenants, Wanted, changed, check, is_among, refuse_unsound, rolled_back
 from turntake.rules.scopes import Layers, RuleBook, RuleScope
 
 DOCUMENT = "rules"
@@ -73,6 +73,25 @@ class RuleKeeper:
         PermissionError for limits of `tenants`, if the author is for these alone."""
         now = self._store.clock.now()
         return await self._commit(lambda live: changed(live, wanted, author, now, tenants=tenants), tenants)
+
+    async def amend(
+        self,
+        scope: RuleScope,
+        values: Mapping[str, object],
+        preset: str | None,
+        author: str,
+        tenants: Tenants = None,
+    ) -> LiveRules:
+        """Sets single rules of a layer, or takes them away where there is None; the rest of it stays, also what others
+        set at this moment. `preset` None leaves the preset. Raises as `change` does."""
+        now = self._store.clock.now()
+
+        def amended(live: LiveRules) -> LiveRules:
+            present = live.get(scope)
+            said = (Said() if present is None else present.said).amended(values, preset)
+            return changed(live, {scope: said}, author, now, tenants=tenants)
+
+        return await self._commit(amended, tenants)
 
     async def roll_back(self, version: int, author: str) -> LiveRules:
         """The layers of an earlier version, as a new one. Raises ValueError if it is not known any more."""

@@ -295,6 +295,15 @@ ENDPOINTS = (
                 answer=rules.LayerView,
             ),
             Endpoint(
+                "PATCH",
+                path,
+                "Sets single rules for a scope; what is not named stays, also what others set at the same moment.",
+                rules.amend,
+                scope="rules",
+                body=rules.AmendBody,
+                answer=rules.LayerView,
+            ),
+            Endpoint(
                 "DELETE",
                 path,
                 "Takes away what was set for a scope while the service runs.",

@@ -3,6 +3,8 @@
 A layer that is put replaces the live one of its scope. Those of the settings are shown, and can only be overridden.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +20,7 @@ from turntake.arrival import append_of
 from turntake.errors import Problem
 from turntake.http.json import answer, body_of, conversation_key, query_of
 from turntake.instants import rfc3339
+from turntake.plugins import probable_typo
 from turntake.rules.api_keys import Caller
 from turntake.rules.key import ConversationKey
 from turntake.rules.live import AUTHOR_LENGTH, Edit, LiveLayer, LiveRules, RuleChange, Said, Wanted, is_of
@@ -43,6 +46,15 @@ RulesBody: Any = msgspec.defstruct(
     namespace={"__doc__": "The same; with those for everybody, rules for single platforms may come along."},
     **_HOW,
 )
+AmendBody: Any = msgspec.defstruct(
+    "AmendBody",
+    [
+        *((name, type_ | None, default) for name, type_, default in _FIELDS),
+        ("preset", str | UnsetType | None, UNSET),
+    ],
+    namespace={"__doc__": "The rules to set; null takes one away, and what is not named stays as it is."},
+    **_HOW,
+)
 JSON_NAMES = {field.name: field.encode_name for field in msgspec.structs.fields(LayerBody)}
 
 RuleValue = bool | int | str | tuple[str, ...]
@@ -51,7 +63,10 @@ Version = Annotated[int, Meta(ge=0)]
 
 
 class LayerView(msgspec.Struct, frozen=True):
-    """What is set for one scope: `rules` and a `preset`. A layer of the settings has no version, author and time."""
+    """What is set for one scope: `rules` and a `preset`. A layer of the settings has no version, author and time.
+
+    `warnings` are sentences about what is probably a mistake.
+    """
 
     scope: ScopeKind
     id: str
@@ -61,6 +76,7 @@ class LayerView(msgspec.Struct, frozen=True):
     version: int | None
     author: str | None
     at: Instant | None
+    warnings: list[str]
 
 
 class RulesView(msgspec.Struct, frozen=True):
@@ -177,6 +193,18 @@ async def put(turns: TurnTake, request: Request) -> Response:
         wanted[checked(_platform, platform)] = _said(layer)
     live = (await _change(turns, request, wanted)).get(scope)
     assert live is not None, "it was just put there"
+    return answer(replace(_live_view(live), warnings=_warnings(*wanted)))
+
+
+async def amend(turns: TurnTake, request: Request) -> Response:
+    scope, payload = _scope(request), await body_of(request, AmendBody)
+    caller = caller_of(request.scope)
+    _refuse_others(caller, scope)
+    values = _given(payload)
+    preset = None if payload.preset is UNSET else payload.preset or ""
+    with _refusals():
+        live = (await turns.rule_keeper.amend(scope, values, preset, _author(caller), caller.tenants)).get(scope)
+    assert live is not None, "it was just put there"
     return answer(_live_view(live))
 
 
@@ -232,8 +260,15 @@ async def explain_message(turns: TurnTake, request: Request) -> Response:
 
 async def _change(turns: TurnTake, request: Request, wanted: Wanted) -> LiveRules:
     caller = caller_of(request.scope)
-    try:
+    with _refusals():
         return await turns.rule_keeper.change(wanted, _author(caller), caller.tenants)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Why a change is impossible, for whoever asked for it. It holds around `await` too."""
+    try:
+        yield
     except PermissionError as error:
         raise Problem(403, str(error)) from None
     except ValueError as error:
@@ -266,8 +301,12 @@ def _refuse_others(caller: Caller, scope: RuleScope) -> None:
 
 
 def _said(payload: Any) -> Said:
+    return Said(_given(payload), payload.preset)
+
+
+def _given(payload: Any) -> dict[str, Any]:
     values = {name: getattr(payload, name) for name in Rules.__struct_fields__}
-    return Said({name: value for name, value in values.items() if value is not UNSET}, payload.preset)
+    return {name: value for name, value in values.items() if value is not UNSET}
 
 
 def _values(values: dict[str, Any]) -> dict[str, Any]:
@@ -276,12 +315,19 @@ def _values(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings_view(scope: RuleScope, layer: Layer) -> LayerView:
-    return LayerView(scope.kind, scope.id, "settings", _values(layer.values), layer.preset, None, None, None)
+    rules, preset = _values(layer.values), layer.preset
+    return LayerView(*scope, "settings", rules, preset, None, None, None, _warnings(scope))
 
 
 def _live_view(live: LiveLayer) -> LayerView:
-    rules, preset = _values(live.said.values), live.said.preset
-    return LayerView(*live.scope, "live", rules, preset, live.version, live.author, rfc3339(live.at))
+    rules, preset, at = _values(live.said.values), live.said.preset, rfc3339(live.at)
+    return LayerView(*live.scope, "live", rules, preset, live.version, live.author, at, _warnings(live.scope))
+
+
+def _warnings(*scopes: RuleScope) -> list[str]:
+    """A platform whose name is probably misspelled is taken: messages may name any channel by the API."""
+    typos = {scope: probable_typo("channels", scope.id) for scope in scopes if scope.kind == "platform"}
+    return [f"{scope}: {typo}" for scope, typo in typos.items() if typo]
 
 
 def _change_view(change: RuleChange, caller: Caller) -> ChangeView:

@@ -37,6 +37,13 @@ class Said(msgspec.Struct, frozen=True):
         known = {name: value for name, value in self.values.items() if name in Rules.__struct_fields__}
         return Layer(known, self.preset if self.preset in PRESETS else "")
 
+    def amended(self, values: Mapping[str, Any], preset: str | None = None) -> "Said":
+        """The same with these values; None takes one away. `preset` None leaves the preset as it is."""
+        said = {**self.values, **values}
+        names = dict.fromkeys((*Rules.__struct_fields__, *said))  # in the order in which rules are listed everywhere
+        after = {name: said[name] for name in names if said.get(name) is not None}
+        return Said(after, self.preset if preset is None else preset)
+
 
 class LiveLayer(msgspec.Struct, frozen=True):
     """What is said about a scope now, since which version, by whom and when."""

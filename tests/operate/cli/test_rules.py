@@ -54,6 +54,11 @@ def test_rules_are_set_one_by_one_shown_and_deleted(shell: Shell) -> None:
     assert "in the settings" in shell.says("get", "tenant", "acme")
 
 
+def test_a_platform_that_is_probably_misspelled_is_told(shell: Shell) -> None:
+    said = shell.says("set", "platform", "WhatsApp", "silence_ms=700")
+    assert said.splitlines()[1] == "platform WhatsApp: there is no channel of that name; did you mean whatsapp?"
+
+
 def test_words_are_written_as_a_list_with_commas(shell: Shell) -> None:
     said = shell.says("set", "tenant", "acme", "stop_words=@de, das reicht", 'hold_words=["one moment"]')
     assert "holdWords=one moment stopWords=@de, das reicht" in said
@@ -135,7 +140,7 @@ def test_a_long_value_is_cut_where_rules_are_explained(shell: Shell) -> None:
         (["set", "default", "acme", "silence_ms=5"], "acme: write NAME=VALUE"),
         (["set", "conversation", "ann", "silence_ms=5"], "A conversation key reads"),
         (["set", "tenant", "acme", "on_busy=wait"], "allowed are 'queue', 'interrupt', 'steer', 'reject'"),
-        (["set", "tenant", "acme", "silence_ms=soon"], "Expected `int`, got `str`"),
+        (["set", "tenant", "acme", "silence_ms=soon"], "Expected `int | null`, got `str`"),
         (["set", "team", "acme", "silence_ms=5"], 'There is no scope "team"'),
         (["explain", "ann"], "A conversation key reads"),
         (["explain", "ann", "--message", "hi"], "A conversation key reads"),

@@ -212,6 +212,14 @@ def test_unknown_variables_are_warned_about() -> None:
     )
 
 
+def test_rules_for_a_platform_that_is_probably_misspelled_are_warned_about() -> None:
+    """They may be meant for a channel of one's own, so they are no error."""
+    written("[rules.platform.whatsap]\nsilence_ms = 700\n[rules.platform.my-chat]\nsilence_ms = 700\n")
+    assert load(environ={}).sources.warnings == (
+        "[rules.platform.whatsap] in turntake.toml: there is no channel of that name; did you mean whatsapp?",
+    )
+
+
 def test_secrets_come_from_the_environment_or_a_file() -> None:
     written("one\ntwo\n", "keys")
     written(" whsec_a whsec_b\n", "secrets")

@@ -12,10 +12,9 @@ from turntake.errors import ConfigurationError
 from turntake.http.rules import JSON_NAMES
 from turntake.operate.cli.connection import Key, Url, connected, since, until
 from turntake.operate.cli.flags import Config, Json, option
-from turntake.operate.cli.output import clean, counted, say, say_json, short, table
+from turntake.operate.cli.output import clean, counted, paint, say, say_json, short, table
 from turntake.rules.key import ConversationKey
 from turntake.rules.rules import WORD_LISTS
-from turntake.rules.scopes import scope_of
 
 PATH = "/v1/rules"
 WIDTH = 40  # of a value that is explained: all but texts and word lists fit
@@ -82,14 +81,14 @@ def set_(
     if not given:
         raise ConfigurationError("Which rules? Write NAME=VALUE, such as silence_ms=2500.")
     with connected(url, key, config) as client:
-        present = _live(client.get(PATH)["layers"], scope, id)
-        body = {name: value for name, value in {**present, **given}.items() if value is not None}
-        layer = client.put(path, body)
+        layer = client.patch(path, given)
     if json:
         return say_json(layer)
     say(
         f"Version {layer['version']}: {_scope(layer)} has {_rules(layer)}. Every process goes by it within two seconds."
     )
+    for warning in layer.get("warnings", ()):  # a server of an earlier release gives none
+        say(paint("yellow", clean(warning)))
 
 
 @app.command(help_epilogue="")
@@ -208,18 +207,6 @@ def _value(name: str, text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return [item.strip() for item in text.split(",") if item.strip()] if name in WORD_LISTS else text
-
-
-def _live(layers: list[dict[str, Any]], scope: str, id: str) -> dict[str, Any]:
-    """What is set for a scope while the service runs, as a body has it."""
-    try:
-        kind, name = scope_of(scope, id)
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from None
-    for layer in layers:
-        if (layer["source"], layer["scope"], layer["id"]) == ("live", kind, name):
-            return {**layer["rules"], "preset": layer["preset"] or None}
-    return {}
 
 
 def _row(layer: dict[str, Any], clock: Clock) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from turntake.errors import ConfigurationError
+from turntake.operate.channel_plugins import GROUP
 from turntake.operate.options.catalogue import PRESET, Catalogue, catalogue, option_settings
 from turntake.operate.options.env_file import ENV_FILE, Environment, read_environment
 from turntake.operate.options.groups import AccountOptions, Options, Sources, Value
@@ -23,7 +24,9 @@ from turntake.operate.options.named_accounts import NamedAccounts, named_account
 from turntake.operate.options.scoped_rules import check_names, is_scope, layers, scoped_settings
 from turntake.operate.options.settings import PREFIX, Setting, allowed, without_password
 from turntake.operate.options.trusted_file import why_not_ours
+from turntake.plugins import probable_typo
 from turntake.rules.rules import PRESETS, Rules
+from turntake.rules.scopes import RuleScope
 
 CONFIG_FILE = "turntake.toml"
 
@@ -83,10 +86,12 @@ def load(
     settings = (*known.settings, *named.settings, *(setting for setting in scoped if setting.key in values))
     filled = _filled(values, settings)
     _refuse_bad_address(filled["public_url"])
-    warnings = (*untrusted, *file.ignored, *spoken.ignored, *_odd_names(spoken.names, known, named))
+    scopes = layers(file.scopes, filled)
+    odd = (*_odd_names(spoken.names, known, named), *_odd_platforms(scopes, file.path))
+    warnings = (*untrusted, *file.ignored, *spoken.ignored, *odd)
     return Options(
         **_typed(filled),
-        layers=layers(file.scopes, filled),
+        layers=scopes,
         accounts=tuple(_account_options(filled, known, named)),
         sources=Sources(MappingProxyType(filled), path, warnings, settings),
     )
@@ -189,6 +194,13 @@ def _odd_names(environ: Mapping[str, str], known: Catalogue, named: NamedAccount
     taken = known.by_env.keys() | {env for setting in named.settings for env in setting.env_names}
     names = sorted(name for name in environ if name.startswith(PREFIX) and name not in taken)
     return tuple(f"{name} is ignored: {_why_ignored(name, known)}" for name in names)
+
+
+def _odd_platforms(scopes: Iterable[RuleScope], path: Path) -> Iterator[str]:
+    """Rules for a platform that is probably misspelled. They are no error: messages may name any channel by the API."""
+    for scope in scopes:
+        if scope.kind == "platform" and (typo := probable_typo(GROUP, scope.id)):
+            yield f"[rules.platform.{scope.id}] in {path}: {typo}"
 
 
 def _why_ignored(name: str, known: Catalogue) -> str:
