@@ -27,3 +27,34 @@ async def test_the_first_process_writes_a_document_that_must_be_there() -> None:
     store.documents = type(store.documents)()
     await watches[1].look()
     assert told[2:] == [(1, b"by 1")]
+
+
+async def test_a_document_that_was_gone_is_read_again_whatever_its_version() -> None:
+    """A store that was emptied begins with the first version again, which is no reason to keep to what was there."""
+    store = MemoryStore(VirtualClock())
+    told: list[bytes] = []
+    watch = DocumentWatch(store)
+    watch.follow("rules", lambda document: told.append(document.body))
+    await store.documents.swap("rules", 0, b"before")
+    await watch.look()
+    store.documents = type(store.documents)()
+    await watch.look()
+    await store.documents.swap("rules", 0, b"after")
+    await watch.look()
+    assert told == [b"before", b"after"]
+
+
+async def test_a_document_of_an_earlier_version_counts_as_well() -> None:
+    """As when a backup of the store is put back."""
+    store = MemoryStore(VirtualClock())
+    told: list[bytes] = []
+    watch = DocumentWatch(store)
+    watch.follow("rules", lambda document: told.append(document.body))
+    for version, body in enumerate((b"one", b"two")):
+        await store.documents.swap("rules", version, body)
+    await watch.look()
+    store.documents = type(store.documents)()
+    await store.documents.swap("rules", 0, b"one")
+    await watch.look()
+    await watch.look()
+    assert told == [b"two", b"one"]

@@ -58,8 +58,9 @@ class DocumentWatch:
         """The document as it is now; whoever follows it is told first."""
         documents = self._store.documents
         document = await documents.read(name)
+        if document is None:
+            self._seen[name] = 0  # whoever writes it anew begins with the first version
         if document is None and name in self._firsts:
-            self._seen[name] = 0
             await documents.swap(name, 0, self._firsts[name]())
             document = await documents.read(name)  # ours, or that of a process that was quicker
         if document is not None and document.version != self._seen[name]:
