@@ -47,7 +47,7 @@ def interrupted(conversation: Conversation, now: int) -> Change:
     assert turn is not None
     due = Deadline(now, "silence")
     last_at = buffer.last_at if buffer else turn.last_at
-    behind = replace(buffer, first_at=now, due=due, due_by_messages=due, one_at_a_time=False) if buffer else None
+    behind = replace(buffer, first_at=now, due=due, due_by_messages=due) if buffer else None
     waiting = behind or Buffer(turn.tail + 1, now, last_at, due, due, ())
     return _withdrawn(conversation, turn, _in_front(turn, waiting), "interrupted", now)
 
