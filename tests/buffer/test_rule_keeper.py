@@ -8,8 +8,9 @@ import pytest
 
 from turntake import ConversationKey, TurnTake
 from turntake.buffer import rule_keeper
+from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.memory import MemoryStore
-from turntake.buffer.rule_keeper import DOCUMENT, TELLING_MS, RuleKeeper
+from turntake.buffer.rule_keeper import DOCUMENT, SEEN_BY_ALL_MS, TELLING_MS, RuleKeeper
 from turntake.deliver.echo import echo
 from turntake.errors import StoreUnavailable
 from turntake.observe.observer import Observer
@@ -115,6 +116,7 @@ async def test_a_process_goes_on_with_what_it_knows_if_the_document_cannot_be_us
         await first.rule_keeper.change({ACME: silence(6_000)}, "ann")
         await clock.advance(2_000)
         assert second.rules_for(ANN).silence_ms == 1_000
+        assert second.rule_keeper.live.version == 0, "it tells nobody of rules that it does not go by"
         assert "above max_wait_ms" in caplog.records[-1].__dict__["reason"]
         document = await store.documents.read(DOCUMENT)
         assert document is not None
@@ -183,6 +185,95 @@ async def test_another_process_goes_on_if_the_one_that_made_a_change_is_gone(
         await clock.advance(3_000)
         assert (await buffer_of(store, ANN)).due.at == arrived_at + TELLING_MS
         assert await told(store) == (1, 1)
+
+
+OWN = RuleScope("conversation", str(ANN))
+
+
+async def keeper_of(store: MemoryStore) -> RuleKeeper:
+    """That of one more process, which does only what it is asked to."""
+    keeper, watch = RuleKeeper({}), DocumentWatch(store)
+    keeper.open(store, watch)
+    await watch.look()
+    return keeper
+
+
+class Tellings:
+    """Notes who is told by whom."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def by(self, name: str, keeper: RuleKeeper) -> None:
+        async def tell(key: ConversationKey) -> None:
+            self.seen.append(name)
+
+        await keeper.tell(tell)
+
+
+async def test_those_who_wait_are_told_at_once_and_once_more_when_all_processes_know(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    keeper, tellings = await keeper_of(store), Tellings()
+    await keeper.change({OWN: silence(5_000)}, "ann")
+    for _ in range(3):
+        await tellings.by("first", keeper)
+    assert tellings.seen == ["first"]
+    await clock.advance(SEEN_BY_ALL_MS)
+    for _ in range(3):
+        await tellings.by("first", keeper)
+    assert tellings.seen == ["first", "first"]
+    assert await told(store) == (1, 1)
+
+
+async def test_of_several_processes_one_goes_on_for_one_that_is_gone(store: MemoryStore, clock: VirtualClock) -> None:
+    gone, one, other = [await keeper_of(store) for _ in range(3)]
+    tellings = Tellings()
+    await gone.change({OWN: silence(5_000)}, "ann")
+    for keeper in (one, other):
+        await keeper.refresh()
+    await clock.advance(TELLING_MS)
+    for name, keeper in (("other", other), ("one", one), ("one", one)):
+        await tellings.by(name, keeper)
+    assert tellings.seen == ["other", "other"]
+
+
+async def test_a_change_that_comes_while_others_are_told_of_the_one_before_is_told_of_too(
+    store: MemoryStore, clock: VirtualClock
+) -> None:
+    keeper, other = await keeper_of(store), await keeper_of(store)
+    await keeper.change({OWN: silence(5_000)}, "ann")
+    await clock.advance(SEEN_BY_ALL_MS)
+
+    async def tell(key: ConversationKey) -> None:
+        await other.change({OWN: silence(6_000)}, "bob")
+
+    await keeper.tell(tell)
+    assert await told(store) == (1, 2)
+
+
+async def test_whoever_takes_long_to_tell_says_that_it_is_still_there(store: MemoryStore, clock: VirtualClock) -> None:
+    keeper, other, tellings = await keeper_of(store), await keeper_of(store), Tellings()
+    await keeper.change({OWN: silence(5_000)}, "ann")
+
+    async def tell(key: ConversationKey) -> None:
+        await clock.advance(TELLING_MS - 1)
+        await other.refresh()
+        await tellings.by("other", other)
+
+    await keeper.tell(tell)
+    assert tellings.seen == []
+    assert await told(store) == (1, 1)
+
+
+async def test_a_change_may_be_about_one_conversation_and_about_many(store: MemoryStore, clock: VirtualClock) -> None:
+    eve = ConversationKey.of("eve", tenant="acme")
+    async with processes(store, rules={"silence_ms": 10_000}) as (turns,):
+        for key in (ANN, eve):
+            await say(turns, key)
+        await turns.rule_keeper.change({OWN: silence(6_000), ACME: silence(5_000)}, "ann")
+        await clock.advance(0)
+        assert [(await buffer_of(store, key)).due.at - clock.now() for key in (ANN, eve)] == [6_000, 5_000]
 
 
 async def test_many_who_wait_are_told_page_by_page(
