@@ -9,7 +9,9 @@ from turntake.deliver.turn import Turn
 from turntake.errors import RateLimited
 from turntake.observe.observer import Observer
 from turntake.rules.key import ConversationKey
+from turntake.rules.live import Said
 from turntake.rules.message import Message
+from turntake.rules.scopes import RuleScope
 from turntake.service import TurnTake
 from turntake.testing.clock import VirtualClock
 
@@ -68,6 +70,26 @@ async def test_bytes_are_those_that_are_stored() -> None:
         with pytest.raises(RateLimited, match="bytes_per_minute"):
             await turns.accept(arrivals("m2", text="x" * 200))
         await turns.accept(arrivals("m3", text="x"))
+
+
+async def test_bytes_of_a_tenant_are_counted_where_nobody_elses_are() -> None:
+    clock = VirtualClock()
+    rules = {"tenant": {"acme": {"tenant_bytes_per_minute": 1_000}}}
+    async with TurnTake(MemoryStore(clock), rules=rules, agent=silent, clock=clock) as turns:
+        await turns.accept(arrivals("m1", text="x" * 900, tenant="acme"))
+        with pytest.raises(RateLimited, match="tenant_bytes_per_minute"):
+            await turns.accept(arrivals("m2", text="x" * 200, tenant="acme", name="bob"))
+
+
+async def test_a_limit_counts_for_the_agent_it_is_set_for_from_the_moment_it_is_set() -> None:
+    clock = VirtualClock()
+    async with TurnTake(MemoryStore(clock), agent=silent, clock=clock) as turns:
+        await turns.accept([Arrival(ANN, Message("m1", "hi"), "sales")])
+        await turns.rule_keeper.change({RuleScope("agent", "sales"): Said({"messages_per_minute": 1})}, "ann")
+        await turns.accept([Arrival(ANN, Message("m2", "hi"), "sales")])
+        with pytest.raises(RateLimited, match="messages_per_minute = 1"):
+            await turns.accept([Arrival(ANN, Message("m3", "hi"), "sales")])
+        await turns.accept([Arrival(ANN, Message("m3", "hi"), "support")])
 
 
 async def test_each_message_that_a_platform_reports_is_taken_or_rejected() -> None:

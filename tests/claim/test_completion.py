@@ -7,12 +7,14 @@ import pytest
 
 from harness.fake_outbound import Postbox
 from harness.turns import ADA, AT_ONCE, only_turn, say
-from turntake import Rules, Turn, TurnTake
+from turntake import Arrival, ConversationKey, Message, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.sink import Answer, Pending, Sink
 from turntake.platforms.replies import Recipient
 from turntake.rules.records import TurnRecord
 from turntake.testing.clock import VirtualClock
+
+AT_ONCE_TABLE = {"silence_ms": 0, "typing_inference_ms": 0}
 
 
 async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualClock, store: MemoryStore) -> None:
@@ -95,6 +97,46 @@ async def test_reporting_a_failure_twice_counts_once() -> None:
     assert failed is not None
     assert failed.turn is not None
     assert (failed.status, failed.turn.failures) == ("answering", 1)
+
+
+@pytest.mark.parametrize("retry_after_ms", [0, 5_000])
+async def test_whoever_reports_a_failure_may_say_when_it_is_tried_again(retry_after_ms: int) -> None:
+    """At once too; but the last attempt was the last."""
+    clock = VirtualClock()
+    rules = AT_ONCE_TABLE | {"max_attempts": 3, "agent": {"sales": {"max_attempts": 1}}}
+    async with TurnTake("memory://", rules=rules, agent=Promise(), clock=clock) as turns:
+        await turns.receive("hi", conversation="ada", id="m1")
+        await turns.accept([Arrival(ConversationKey.of("bob"), Message("m1", "hi"), "sales")])
+        await clock.advance(10)
+        (ada,) = await turns.store.history.turns(ADA, 1)
+        (bob,) = await turns.store.history.turns(ConversationKey.of("bob"), 1)
+        again = await turns.fail(ada.id, "no model", retry_after_ms)
+        dead = await turns.fail(bob.id, "no model", retry_after_ms)
+        assert again is not None
+        assert again.turn is not None
+        assert again.turn.due_at == clock.now() + retry_after_ms
+    assert dead is not None
+    assert dead.status == "dead"
+
+
+@pytest.mark.parametrize("postbox", [None, Postbox()])
+async def test_an_answer_from_outside_comes_after_what_was_said_already(postbox: Postbox | None) -> None:
+    clock = VirtualClock()
+
+    async def answer(turn: Turn) -> None:
+        await turn.reply("One moment.")
+        await clock.sleep(60_000)
+
+    turns = TurnTake("memory://", rules=AT_ONCE, agent=answer, outbound=postbox, clock=clock)
+    async with turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        await turns.complete((await only_turn(turns)).id, ("Done.",))
+        await clock.advance(10)
+        record = await only_turn(turns)
+    assert record.turn is not None
+    assert (record.status, record.turn.progress.replies) == ("answered", ("One moment.", "Done."))
+    assert postbox is None or postbox.sent == ["One moment.", "Done."]
 
 
 async def test_a_late_failure_leaves_the_newer_attempt_alone() -> None:

@@ -7,6 +7,7 @@ from harness.turns import ADA, say
 from turntake import Arrival, Message, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.observe.observer import Observer
+from turntake.platforms.replies import Recipient
 from turntake.rules.key import ConversationKey
 from turntake.testing.clock import VirtualClock
 
@@ -21,8 +22,20 @@ class Rejected(Observer):
         self.texts.append(message.text)
 
 
+class Addressed(Postbox):
+    """Keeps what each reply is about, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn_ids: list[str] = []
+
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        self.turn_ids.append(to.turn_id)
+        return await super().send(to, index, text)
+
+
 async def test_the_person_is_told_once_per_turn(clock: VirtualClock, store: MemoryStore) -> None:
-    postbox, seen = Postbox(), Rejected()
+    postbox, seen = Addressed(), Rejected()
 
     async def answer(turn: Turn) -> str:
         await clock.sleep(1_000)
@@ -41,6 +54,8 @@ async def test_the_person_is_told_once_per_turn(clock: VirtualClock, store: Memo
         records = await turns.store.history.turns(ADA, 10)
     assert postbox.sent == ["Later.", "re: a", "Later.", "re: d"]
     assert seen.texts == ["b", "c", "e"]
+    told = [record.id for record in reversed(records) if record.id in postbox.turn_ids]
+    assert postbox.turn_ids == [told[1], told[0], told[3], told[2]], "each is about a turn that can be looked up"
     assert [record.status for record in reversed(records)] == [
         "answered",
         "rejected",

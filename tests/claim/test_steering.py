@@ -10,7 +10,8 @@ from harness.turns import ADA, say
 from turntake import ClaimLost, Message, Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Hint
-from turntake.rules.records import Append
+from turntake.observe.observer import Observer
+from turntake.rules.records import Append, Claim
 from turntake.testing.clock import VirtualClock
 
 STEER = Rules(silence_ms=0, typing_inference_ms=0, on_busy="steer")
@@ -173,6 +174,54 @@ async def test_word_from_another_process_shows_its_message_at_once(clock: Virtua
         store.announced.put_nowait(Hint(clock.now() + 1_000, offered=("not a key", str(ADA))))
         await clock.advance(0)
         assert seen == ["second"]
+
+
+async def test_messages_are_shown_to_an_answer_of_which_a_part_was_sent(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    seen = []
+
+    async def answer(turn: Turn) -> None:
+        await turn.reply("One moment.")
+        async for message in turn.arrivals():
+            seen.append(message.text)
+            return
+
+    async with TurnTake(store, rules=STEER, agent=answer, outbound=Postbox(), clock=clock) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        await say(turns, "second")
+        await clock.advance(0)
+        assert seen == ["second"]
+
+
+class Absorptions(Observer):
+    def __init__(self) -> None:
+        self.texts: list[list[str]] = []
+
+    def absorbed(self, at: int, claim: Claim, messages: tuple[Message, ...]) -> None:
+        self.texts.append([message.text for message in messages])
+
+
+async def test_what_is_absorbed_from_outside_belongs_to_whoever_answers_here(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """Those who watch are told of it once."""
+    observer = Absorptions()
+
+    async def answer(turn: Turn) -> None:
+        await clock.sleep(1_000)
+
+    async with TurnTake(store, rules=STEER, agent=answer, clock=clock, observers=[observer]) as turns:
+        for text in ("first", "second"):
+            await say(turns, text)
+            await clock.advance(100)
+        (record,) = await store.history.turns(ADA, 10)
+        for _ in range(2):
+            await turns.absorb(record.id)
+        await clock.advance(1_000)
+        assert (await turns.savings.read()).total.messages == 2
+    assert observer.texts == [["second"]]
 
 
 async def test_who_lost_the_claim_absorbs_nothing(clock: VirtualClock, store: MemoryStore) -> None:

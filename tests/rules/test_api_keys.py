@@ -81,6 +81,17 @@ def test_a_book_has_a_largest_size_and_never_becomes_empty_again() -> None:
     assert [key.created_at for key in book.keys] == list(range(MOST_KEYS - MOST_REVOKED, MOST_KEYS))
 
 
+def test_a_revoked_key_makes_room_for_another_and_those_revoked_first_are_forgotten_first() -> None:
+    """Whenever they were made."""
+    book = KeyBook(keys=tuple(a_key(number) for number in range(MOST_KEYS)))
+    newest_first = [key.id for key in reversed(book.keys)]
+    for number, key_id in enumerate(newest_first[: MOST_REVOKED + 1]):
+        book = book.revoke(key_id, 10 + number)
+    assert book.find(newest_first[0]) is None
+    assert all(book.find(key_id) is not None for key_id in newest_first[1:])
+    assert book.with_key(a_key(MOST_KEYS)).keys[-1] == a_key(MOST_KEYS)
+
+
 def test_a_book_of_a_later_release_is_read() -> None:
     """What it does not know does no harm: neither a field nor a scope."""
     written = (

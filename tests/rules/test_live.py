@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turntake.rules.key import ConversationKey
-from turntake.rules.live import CHANGES_KEPT, MOST_BYTES, LiveRules, Said, Wanted, changed, check, is_among, rolled_back
+from turntake.rules.live import (
+    AUTHOR_LENGTH,
+    CHANGES_KEPT,
+    MOST_BYTES,
+    LiveRules,
+    Said,
+    Wanted,
+    changed,
+    check,
+    is_among,
+    rolled_back,
+)
 from turntake.rules.live import MOST_LAYERS as MOST
 from turntake.rules.scopes import DEFAULT, Layer, RuleScope
 
@@ -35,6 +46,10 @@ def test_a_layer_knows_its_version_its_author_and_its_time() -> None:
     assert (acme.version, acme.author, acme.at, acme.said) == (1, "author 0", 0, said(silence_ms=1))
     assert live.version == 2
     assert live.by_scope == {ACME: Layer({"silence_ms": 1}), SALES: Layer({"silence_ms": 2})}
+
+
+def test_an_author_has_a_name_of_a_bounded_length() -> None:
+    assert changed(LiveRules(), {ACME: said(silence_ms=1)}, "x" * 500, 0).changes[0].author == "x" * AUTHOR_LENGTH
 
 
 def test_setting_what_is_set_already_is_no_change() -> None:
@@ -103,6 +118,8 @@ def test_what_is_impossible_is_refused() -> None:
         check(after({ACME: said(min_messages=9)}), settings)
     with pytest.raises(ValueError, match="mood: there is no such field"):
         check(after({ACME: said(mood="calm")}), settings)
+    with pytest.raises(ValueError, match="mood: there is no such field"):
+        check(after({ACME: said(silence_ms=1)}, {ACME: said(silence_ms=1, mood="calm")}), settings)
     many: Wanted = {RuleScope("tenant", f"t{number}"): said(silence_ms=1) for number in range(MOST + 1)}
     with pytest.raises(ValueError, match=f"There are {MOST} layers already"):
         check(after(many), settings)

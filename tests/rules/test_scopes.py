@@ -80,6 +80,19 @@ def test_two_layers_that_contradict_each_other_are_refused_and_named(first: str,
     assert second in str(refusal.value)
 
 
+@pytest.mark.parametrize("kind", ["platform", "agent", "conversation"])
+def test_what_is_about_a_tenant_as_a_whole_is_set_for_tenants_or_for_all(kind: str) -> None:
+    with pytest.raises(ValueError, match="share is about a tenant as a whole"):
+        book(**{kind: {"share": 5}})
+    assert book(default={"share": 5}, tenant={"share": 6}).rules_for(ANN).share == 6
+
+
+def test_a_book_knows_what_each_scope_says_about_a_rule() -> None:
+    """The live value, where there are two."""
+    ours = RuleBook({DEFAULT: Layer({"capacity": 7}), ACME: Layer({"capacity": 8})}, {ACME: Layer({"capacity": 9})})
+    assert ours.named("capacity") == {DEFAULT: 7, ACME: 9}
+
+
 def test_layers_that_never_meet_may_contradict_each_other() -> None:
     other = RuleScope("tenant", "zeta")
     RuleBook({ACME: Layer({"min_messages": 10}), other: Layer({"max_messages": 5})})
@@ -89,6 +102,15 @@ def test_layers_that_never_meet_may_contradict_each_other() -> None:
     same = {RuleScope("tenant", name): Layer({"min_messages": 10}) for name in ("aaa", "acme", "zzz")}
     with pytest.raises(ValueError, match="tenant acme"):
         RuleBook(same | {OWN: Layer({"max_messages": 5})})
+
+
+def test_layers_of_different_kinds_that_say_the_same_are_each_judged() -> None:
+    """What fits below a tenant need not fit above it."""
+    same, slow = {"max_wait_ms": 3_000}, {"silence_ms": 5_000, "max_wait_ms": 6_000}
+    assert book(platform=same, tenant=slow).rules_for(ANN).max_wait_ms == 6_000
+    with pytest.raises(ValueError, match="is above max_wait_ms") as refusal:
+        book(platform=same, tenant=slow, agent=same)
+    assert "[tenant acme] and [agent sales]" in str(refusal.value)
 
 
 def test_a_conversation_is_judged_together_with_its_platform_and_tenant() -> None:
@@ -168,6 +190,7 @@ def test_what_is_the_same_for_all_is_looked_up_by_nothing() -> None:
     """One value for every conversation, and nothing that grows with them."""
     ours = book(default={"silence_ms": 700})
     assert ours.of(ANN) is ours.of(BOB) is ours.default
+    assert ours.default == Rules(silence_ms=700)
     assert not ours._places
 
 

@@ -36,6 +36,7 @@ def test_times_are_those_of_the_platform_where_it_tells_them() -> None:
     late = [Message("m1", "Hey", sent_at=AT, received_at=AT), Message("m2", "you", sent_at=AT + 7_000, received_at=AT)]
     assert text_as("times", late) == "[+0s] Hey\n[+7s] you"
     assert text_as("times", [*late, Message("m3", "there", received_at=AT + 1_000)]).endswith("[+1s] there")
+    assert text_as("times", late[::-1]) == "[+7s] you\n[+0s] Hey"
 
 
 def test_chat_messages_have_names_only_if_several_people_wrote() -> None:
@@ -47,6 +48,8 @@ def test_chat_messages_have_names_only_if_several_people_wrote() -> None:
         {"role": "user", "content": "#12345\nit is late", "name": "bob_b"},
         {"role": "user", "content": "hello?"},
     ]
+    long = chat_messages((Message("m1", "Hey", "x" * 65), Message("m2", "you", "y")))
+    assert [each["name"] for each in long] == ["x" * 64, "y"]
 
 
 def test_nobody_speaks_for_another() -> None:

@@ -42,6 +42,17 @@ def test_a_sealed_cursor_is_good_for_nobody_else(cursor: str, ours: frozenset[st
             open_cursor(secret, tenants, sealed)
 
 
+def test_a_sealed_cursor_opens_in_every_process() -> None:
+    """Each may have its tenants in another order."""
+    assert open_cursor(SECRET, ["b", "a"], seal_cursor(SECRET, ["a", "b"], "due-1")) == "due-1"
+
+
+def test_nothing_of_one_kind_is_taken_for_another() -> None:
+    """Whoever gets cursors has no part of a token by that."""
+    _, _, mac = completion_token(SECRET, "acme\0\0due-1").rpartition(".")
+    assert seal_cursor(SECRET, {"acme"}, "due-1")[:21] != mac[:21]
+
+
 def test_a_sealed_cursor_shows_nothing() -> None:
     """Neither the text nor that two of them begin alike."""
     one, other = (seal_cursor(SECRET, {"acme"}, f"due-1-globex:whatsapp:default:49170{digit}") for digit in "12")

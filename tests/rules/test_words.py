@@ -60,10 +60,18 @@ between = st.lists(st.sampled_from(signs), min_size=1, max_size=3).map("".join)
         ("one moment " + "x " * 300, ""),
         ("stop " * 200, ""),
         ("moreover" + " x" * 248, ""),
+        ("stop" + " " * (LOOKED_AT - 4), "stop"),
+        ("that`s all", "flush"),
     ],
 )
 def test_what_a_text_says(text: str, kind: str) -> None:
     assert cue_in(text, OURS) == Cue(kind)  # type: ignore[arg-type]
+
+
+def test_of_phrases_that_end_alike_the_longest_that_is_said_counts() -> None:
+    """Also where there is a longer one, for which the text is too short."""
+    ours = words_in(("is over",), ("over", "it is over"), ())
+    assert [cue_in(text, ours).kind for text in ("over", "is over", "it is over")] == ["hold", "flush", "hold"]
 
 
 def test_a_stop_word_with_an_attachment_is_a_caption() -> None:
