@@ -33,6 +33,31 @@ async def test_completing_a_turn_twice_returns_the_first_result(clock: VirtualCl
     assert second == first
 
 
+async def test_whoever_works_on_a_turn_that_was_completed_elsewhere_is_stopped(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """At once: its slot is free for what waits."""
+    cancelled = []
+
+    async def answer(turn: Turn) -> None:
+        try:
+            await clock.sleep(60_000)
+        except asyncio.CancelledError:
+            cancelled.append(turn.text)
+            raise
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, concurrency=1, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(10)
+        await say(turns, "later", to="bob")
+        await turns.complete((await only_turn(turns)).id, ("from outside",))
+        await clock.advance(10)
+        assert cancelled == ["hello"]
+        found = await store.find(ConversationKey.of("bob"))
+        assert found is not None
+        assert found.conversation.state == "answering"
+
+
 class SlowPostbox(Postbox):
     """Takes five seconds for each reply."""
 

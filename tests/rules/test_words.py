@@ -168,6 +168,11 @@ def test_words_are_the_same_in_every_form_and_case(text: str) -> None:
         assert words_of(unicodedata.normalize(form, text)) == once
 
 
+def test_a_letter_with_two_marks_is_the_same_in_both_cases() -> None:
+    """Its small letter is folded into other characters than its capital."""
+    assert words_of("\u03b0") == words_of("\u03b0".upper())
+
+
 HOSTILE = (
     "a" + "\u0315\u0300" * 32_768,  # marks that a normal form sorts, which takes the square of their number
     "\ufdfa" * 65_536,  # each of them is eighteen characters in its normal form
