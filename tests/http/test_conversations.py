@@ -8,8 +8,9 @@ import httpx2
 import pytest
 
 from harness.servers import Echo, Later, talking, until, watching
-from turntake import GiveUp, Rules, Turn, TurnTake
+from turntake import ConversationKey, GiveUp, Rules, Turn, TurnTake
 from turntake.http.why import why
+from turntake.rules.arriving import stop
 from turntake.rules.conversation import Buffer, Conversation, Progress, SealedTurn
 from turntake.rules.deadline import REASONS, Deadline
 
@@ -213,6 +214,13 @@ def test_an_open_turn_reads_as_a_sentence() -> None:
     assert said(progress=Progress(is_final=True)).startswith("Attempt 1: the answer is being sent")
     assert said(is_leased=False) == "Attempt 1 did not succeed; the next one is due in 5.0 s."
     assert said(now=6_000) == "Attempt 1 is over and the turn waits for a worker to take it again."
+
+
+def test_a_stop_word_behind_an_answer_that_is_final_is_told() -> None:
+    """It is no message that waits, so the count says nothing of it."""
+    turn = SealedTurn("t", 1, 1, Deadline(0, "silence"), 0, 0, 5_000, (), is_committed=True)
+    stopped = stop(Conversation(next_seq=2, turn=turn, epoch=1), ConversationKey.of("ada"), 10).conversation
+    assert why(stopped, 10).endswith("more. A stop word waits behind it, and is the next turn.")
 
 
 def test_a_conversation_with_the_longest_name_does_not_end_the_list() -> None:

@@ -349,4 +349,6 @@ def _origins(turns: TurnTake, key: ConversationKey, agent: str) -> dict[str, Ori
 
 
 def _nothing_set() -> Problem:
-    return Problem(404, "Nothing is set for this scope while the service runs; GET /v1/rules lists what is set.")
+    return Problem(
+        404, "Nothing is set for this scope while the service runs. The list of all rules shows what is set, and where."
+    )

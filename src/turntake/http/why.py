@@ -13,7 +13,7 @@ ENDINGS = {
 def why(conversation: Conversation, now: int) -> str:
     buffer, turn = conversation.buffer, conversation.turn
     if turn is not None:
-        return f"{_answering(turn, now)} {_behind(conversation.waiting)}".rstrip()
+        return " ".join(filter(None, (_answering(turn, now), _stop(conversation), _behind(conversation.waiting))))
     if buffer is not None:
         return _collecting(buffer, conversation.waiting, now)
     return f"Nothing waits.{ENDINGS.get(conversation.status, '')}"
@@ -37,6 +37,12 @@ def _answering(turn: SealedTurn, now: int) -> str:
         return f"Attempt {turn.attempt} did not succeed; the next one is due in {left}."
     doing = "the answer is being sent" if turn.progress.is_final else "the agent has the turn"
     return f"Attempt {turn.attempt}: {doing}, and the lease runs {left} more."
+
+
+def _stop(conversation: Conversation) -> str:
+    """A stop word is no message that waits: it is a turn already, behind an answer that could not be called back."""
+    waits = any(turn.due.reason == "stop word" for turn in conversation.resumed)
+    return "A stop word waits behind it, and is the next turn." if waits else ""
 
 
 def _behind(count: int) -> str:

@@ -84,6 +84,11 @@ def test_follow_tells_of_failure(quick: Served, capsys: Output) -> None:
     assert "\x1b" not in said
 
 
+def test_follow_says_why_a_message_was_rejected(capsys: Output) -> None:
+    assert following.print_turn({"turnId": "turn_1", "status": "rejected", "reason": "busy", "error": ""}) == 1
+    assert capsys.readouterr().out == "not answered (rejected: busy); turntake turns show turn_1\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says", "code"),
     [

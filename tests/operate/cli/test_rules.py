@@ -54,6 +54,20 @@ def test_rules_are_set_one_by_one_shown_and_deleted(shell: Shell) -> None:
     assert "in the settings" in shell.says("get", "tenant", "acme")
 
 
+def test_what_the_settings_say_is_shown_beside_what_is_set_live(shell: Shell) -> None:
+    shell.says("set", "tenant", "acme", "capacity=9")
+    _, settings, live = shell.says("get", "tenant", "acme").splitlines()
+    assert settings.split() == ["tenant", "acme", "silenceMs=25000", "in", "the", "settings"]
+    assert "capacity=9" in live
+
+
+@pytest.mark.parametrize("command", ["get", "delete"])
+def test_what_is_not_set_is_told_without_a_word_about_http(shell: Shell, command: str) -> None:
+    complaint = shell.complains(command, "tenant", "zeta")
+    assert "Nothing is set for this scope" in complaint
+    assert "/v1/" not in complaint
+
+
 def test_a_platform_that_is_probably_misspelled_is_told(shell: Shell) -> None:
     said = shell.says("set", "platform", "WhatsApp", "silence_ms=700")
     assert said.splitlines()[1] == "platform WhatsApp: there is no channel of that name; did you mean whatsapp?"

@@ -85,7 +85,7 @@ def print_turn(turn: dict[str, Any], json: bool = False) -> int:
         say(f"{paint('yellow', 'not answered')}, since the person said to stop")
     elif not is_answered:
         is_letter = turn["status"] in ("dead", "cleared")
-        error = clean((turn["error"] or turn["reason"]) if is_letter else turn["status"])
+        error = clean((turn["error"] or turn["reason"]) if is_letter else _ending(turn))
         command = f"turntake {'letters' if is_letter else 'turns'} show {turn['turnId']}"
         say(f"{paint('red', 'not answered')} ({error}); {command}")
     else:
@@ -97,3 +97,8 @@ def print_turn(turn: dict[str, Any], json: bool = False) -> int:
         if turn["unknownReplies"]:
             say(paint("yellow", "The platform did not say whether it took that; it may not have arrived."))
     return int(not is_answered)
+
+
+def _ending(turn: dict[str, Any]) -> str:
+    """How a turn ended that nobody answers; of a rejected one the reason says why, of others when it was due."""
+    return f"rejected: {turn['reason']}" if turn["status"] == "rejected" else str(turn["status"])

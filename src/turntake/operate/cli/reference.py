@@ -43,9 +43,9 @@ its own, and shares none with the first: after `[whatsapp] accounts = ["sales"]`
 
 Every rule, and a preset, may also be set for less than everybody, in `turntake.toml` only: under
 `[rules.platform.whatsapp]`, `[rules.tenant.acme]`, `[rules.agent.sales]` or
-`[rules.conversation."acme:whatsapp:default:4912345"]`. Each says only what it overrides, and the more specific one
-counts: `[rules]` < platform < tenant < agent < conversation. Rules that are set while the server runs count more than
-those for the same scope here.
+`[rules.conversation."acme:whatsapp:106540352242922:4912345"]`. Each says only what it overrides, and the more specific
+one counts: `[rules]` < platform < tenant < agent < conversation. Rules that are set while the server runs count more
+than those for the same scope here.
 """
 _CLI_HEAD = """# The command line
 

@@ -52,9 +52,11 @@ def get(
     """Show what is set: all of it, or for one scope."""
     with connected(url, key, config) as client:
         found = client.get(_path(scope, id) if scope else PATH)
-    if json:
-        return say_json(found)
-    layers = [found] if scope else found["layers"]
+        if json:
+            return say_json(found)
+        layers = client.get(PATH)["layers"] if scope else found["layers"]
+    if scope:  # both what the settings say and what is set live
+        layers = [layer for layer in layers if (layer["scope"], layer["id"]) == (found["scope"], found["id"])]
     if not layers:
         say("Nothing is set: every rule has its default. See `turntake rules explain KEY`.")
         return
