@@ -211,6 +211,23 @@ async def test_explain_shows_every_value_and_its_scope(client: httpx2.AsyncClien
     assert answer["rules"]["enabled"] == {"value": True, "scope": "default", "id": "", "source": None}
 
 
+async def test_explain_names_the_limits_that_apply(client: httpx2.AsyncClient) -> None:
+    """Those of the agent that a message names, as they are counted."""
+    await put(client, "tenant/acme", messagesPerMinute=20)
+    await put(client, "agent/sales", bytesPerMinute=9_000)
+    asked = {"conversation": str(ANN)}
+    own, of_sales = {"rule": "messagesPerMinute", "perMinute": 20}, {"rule": "bytesPerMinute", "perMinute": 9_000}
+    assert (await client.get("/v1/rules/explain", params=asked)).json()["limits"] == [own]
+    assert (await client.get("/v1/rules/explain", params={**asked, "agent": "sales"})).json()["limits"] == [
+        own,
+        of_sales,
+    ]
+    message = {**ANN._asdict(), "id": "m1", "text": "hi", "agent": "sales"}
+    assert (await client.post("/v1/rules/explain", json=message)).json()["limits"] == [own, of_sales]
+    asked = {"conversation": "default:generic:default:bob"}
+    assert (await client.get("/v1/rules/explain", params=asked)).json()["limits"] == []
+
+
 async def test_explain_knows_the_agent_that_a_conversation_has(client: httpx2.AsyncClient) -> None:
     await put(client, "agent/sales", activityMs=7)
     message = {"conversation": "ann", "id": "m1", "text": "hi", "agent": "sales"}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from turntake.accept.activity import Activity, ActivityBody, DueView
 from turntake.accept.messages import MessageBodies, MessageBody, Messages, ReceiptView
 from turntake.accept.webhooks import Webhooks
-from turntake.http import conversations, keys, letters, pages, rules, stats, turns
+from turntake.http import conversations, explain, keys, letters, pages, rules, stats, turns
 from turntake.http.endpoint import INTAKE_ROLES, JSON, Endpoint
 from turntake.http.events import EventQuery, EventStream
 from turntake.http.health import Health, Ready, healthz, readyz
@@ -257,20 +257,20 @@ ENDPOINTS = (
         "GET",
         f"{RULES}/explain",
         "Shows every rule of a conversation, and which scope its value comes from.",
-        rules.explain,
+        explain.explain,
         scope="rules",
-        query=rules.ExplainQuery,
-        answer=rules.ExplainView,
+        query=explain.ExplainQuery,
+        answer=explain.ExplainView,
         problems=(404,),
     ),
     Endpoint(
         "POST",
         f"{RULES}/explain",
         "Says what would be done with a message now, without doing it.",
-        rules.explain_message,
+        explain.explain_message,
         scope="rules",
         body=MessageBody,
-        answer=rules.PreviewView,
+        answer=explain.PreviewView,
     ),
     *(
         endpoint

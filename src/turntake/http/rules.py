@@ -1,4 +1,4 @@
-"""`/v1/rules`: which rules are set for whom, by whom and since when; and what they mean for one conversation.
+"""`/v1/rules`: which rules are set for whom, by whom and since when.
 
 A layer that is put replaces the live one of its scope. Those of the settings are shown, and can only be overridden.
 """
@@ -14,18 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from turntake.accept.body import Instant, checked
-from turntake.accept.caller import caller_of, own_key
-from turntake.accept.messages import MessageBody, arrival_of
-from turntake.arrival import append_of
+from turntake.accept.caller import caller_of
 from turntake.errors import Problem
-from turntake.http.json import answer, body_of, conversation_key, query_of
+from turntake.http.json import answer, body_of
 from turntake.instants import rfc3339
 from turntake.plugins import probable_typo
 from turntake.rules.api_keys import Caller
-from turntake.rules.key import ConversationKey
 from turntake.rules.live import AUTHOR_LENGTH, Edit, LiveLayer, LiveRules, RuleChange, Said, Wanted, is_of
 from turntake.rules.message_limits import Part
-from turntake.rules.preview import preview
 from turntake.rules.rules import Rules
 from turntake.rules.scopes import DEFAULT, Layer, RuleScope, ScopeKind, Source, scope_of
 from turntake.service import TurnTake
@@ -125,43 +121,6 @@ class RollbackBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Version
 
 
-class ExplainQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A conversation by its key. Its agent is the one that its messages named, unless another is asked about."""
-
-    conversation: str
-    agent: Part = ""
-
-
-class OriginView(msgspec.Struct, frozen=True):
-    """A rule's value and the scope that says so; `source` is null if nobody set it."""
-
-    value: RuleValue
-    scope: ScopeKind
-    id: str
-    source: Source | None
-
-
-class ExplainView(msgspec.Struct, frozen=True, rename="camel"):
-    """Every rule of a conversation, and where its value comes from."""
-
-    conversation_key: str
-    agent: str
-    rules: dict[str, OriginView]
-
-
-class PreviewView(ExplainView, frozen=True, rename="camel"):
-    """What would be done with a message now: `messages` would wait together until `dueAt`, because of `reason`.
-
-    `interrupts` is the turn whose running answer it would stop.
-    """
-
-    status: str
-    messages: int
-    due_at: Instant | None
-    reason: str | None
-    interrupts: str | None
-
-
 async def list_all(turns: TurnTake, request: Request) -> Response:
     keeper, caller = turns.rule_keeper, caller_of(request.scope)
     await keeper.refresh()
@@ -233,29 +192,6 @@ async def roll_back(turns: TurnTake, request: Request) -> Response:
     except ValueError as error:
         raise Problem(400, str(error)) from None
     return await list_all(turns, request)
-
-
-async def explain(turns: TurnTake, request: Request) -> Response:
-    asked = query_of(request, ExplainQuery)
-    key = conversation_key(asked.conversation)
-    if not caller_of(request.scope).sees(key):
-        raise Problem(404, "This API key knows of no such conversation.")
-    found = await turns.store.find(key)
-    agent = asked.agent or (found.conversation.agent if found else "")
-    return answer(ExplainView(str(key), agent, _origins(turns, key, agent)))
-
-
-async def explain_message(turns: TurnTake, request: Request) -> Response:
-    """What would be done with the message, if it came now; nothing is."""
-    payload = await body_of(request, MessageBody)
-    arrival = checked(arrival_of, payload)
-    key = own_key(caller_of(request.scope), arrival.key)
-    arrival, found = replace(arrival, key=key), await turns.store.find(key)
-    agent = arrival.agent or (found.conversation.agent if found else "")
-    what = preview(found, append_of(arrival, turns.rule_keeper.book), turns.clock.now())
-    due_at = None if what.due_at is None else rfc3339(what.due_at)
-    rules = _origins(turns, key, agent)
-    return answer(PreviewView(str(key), agent, rules, what.status, what.waiting, due_at, what.reason, what.interrupted))
 
 
 async def _change(turns: TurnTake, request: Request, wanted: Wanted) -> LiveRules:
@@ -341,11 +277,6 @@ def _edit_view(edit: Edit) -> EditView:
 
 def _said_view(said: Said | None) -> SaidView | None:
     return None if said is None else SaidView(_values(said.values), said.preset)
-
-
-def _origins(turns: TurnTake, key: ConversationKey, agent: str) -> dict[str, OriginView]:
-    explained = turns.rule_keeper.book.explain(key, agent)
-    return {JSON_NAMES[name]: OriginView(value, *scope, source) for name, (value, scope, source) in explained.items()}
 
 
 def _nothing_set() -> Problem:

@@ -132,6 +132,13 @@ def test_explain_says_what_would_be_done_with_a_message(shell: Shell, server: ht
     assert server.get("/v1/conversations").json()["conversations"] == []
 
 
+def test_explain_names_the_limits_that_a_message_may_be_over(shell: Shell) -> None:
+    assert len(shell.says("explain", KEY, "--message", "hi").splitlines()) == 1
+    shell.says("set", "tenant", "acme", "messages_per_minute=20")
+    said = shell.says("explain", KEY, "--message", "hi").splitlines()
+    assert said[1:] == ["Unless it is over a limit: messagesPerMinute=20. Each process counts for itself."]
+
+
 def test_explain_says_what_a_stop_word_would_do(shell: Shell) -> None:
     shell.says("set", "tenant", "acme", "stop_words=basta")
     said = shell.says("explain", KEY, "--message", "Basta!")

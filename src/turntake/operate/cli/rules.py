@@ -167,10 +167,18 @@ def explain(
     if json:
         return say_json(found)
     if message is not None:
-        return say(_preview(found, SystemClock()))
+        say(_preview(found, SystemClock()))
+        return _say_limits(found)
     rows = [(name, short(_word(origin["value"]), WIDTH), _origin(origin)) for name, origin in found["rules"].items()]
     for line in table(("RULE", "VALUE", "SET FOR"), rows):
         say(line)
+
+
+def _say_limits(found: dict[str, Any]) -> None:
+    """The limits that the answer does not count; a server of an earlier release names none."""
+    limits = ", ".join(f"{limit['rule']}={limit['perMinute']}" for limit in found.get("limits", ()))
+    if limits:
+        say(clean(f"Unless it is over a limit: {limits}. Each process counts for itself."))
 
 
 def _message(conversation: str, text: str, agent: str) -> dict[str, Any]:
