@@ -89,7 +89,7 @@ async def test_the_event_in_the_reference_is_what_the_defaults_give() -> None:
     async def agent(turn: Turn) -> None:
         events.append(json.loads(msgspec.json.encode(batch_ready(turn))))
 
-    key = ConversationKey.of("4917012345", channel="whatsapp")
+    key = ConversationKey.of("4917012345", channel="whatsapp", account="106540352242922")
     async with TurnTake("memory://", agent=agent, clock=clock) as turns:
         await turns.accept([Arrival(key, Message("wamid.1", "Hey", "Ada", sent_at=EXAMPLE_AT - 250))])
         await clock.advance(900)
