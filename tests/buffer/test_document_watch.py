@@ -5,6 +5,7 @@ from functools import partial
 from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.documents import Document
 from turntake.buffer.memory import MemoryStore
+from turntake.errors import StoreUnavailable
 from turntake.testing.clock import VirtualClock
 
 
@@ -58,3 +59,19 @@ async def test_a_document_of_an_earlier_version_counts_as_well() -> None:
     await watch.look()
     await watch.look()
     assert told == [b"two", b"one"]
+
+
+async def test_a_document_that_cannot_be_used_keeps_no_other_from_being_read() -> None:
+    store = MemoryStore(VirtualClock())
+    told: list[bytes] = []
+    watch = DocumentWatch(store)
+
+    def refuse(document: Document) -> None:
+        raise StoreUnavailable("It is damaged.")
+
+    watch.follow("rules", refuse)
+    watch.follow("keys", lambda document: told.append(document.body))
+    for name in ("rules", "keys"):
+        await store.documents.swap(name, 0, b"body")
+    await watch.look()
+    assert (told, watch.is_known) == ([b"body"], True)

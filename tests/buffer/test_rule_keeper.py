@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 import pytest
 
-from turntake import ConversationKey, TurnTake
+from turntake import Arrival, ConversationKey, Message, TurnTake
 from turntake.buffer import rule_keeper
 from turntake.buffer.document_watch import DocumentWatch
 from turntake.buffer.memory import MemoryStore
@@ -264,6 +264,14 @@ async def test_whoever_takes_long_to_tell_says_that_it_is_still_there(store: Mem
     await keeper.tell(tell)
     assert tellings.seen == []
     assert await told(store) == (1, 1)
+
+
+async def test_a_change_for_an_agent_moves_what_waits_for_it(store: MemoryStore, clock: VirtualClock) -> None:
+    async with processes(store, rules={"silence_ms": 10_000}) as (turns,):
+        await turns.accept([Arrival(ANN, Message("m1", "hi"), "sales"), Arrival(BOB, Message("m1", "hi"), "support")])
+        await turns.rule_keeper.change({SALES: silence(5_000)}, "ann")
+        await clock.advance(0)
+        assert [(await buffer_of(store, key)).due.at - clock.now() for key in (ANN, BOB)] == [5_000, 10_000]
 
 
 async def test_a_change_may_be_about_one_conversation_and_about_many(store: MemoryStore, clock: VirtualClock) -> None:

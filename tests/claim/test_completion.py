@@ -164,6 +164,24 @@ async def test_an_answer_from_outside_comes_after_what_was_said_already(postbox:
     assert postbox is None or postbox.sent == ["One moment.", "Done."]
 
 
+async def test_whoever_asks_for_arrivals_waits_for_as_long_as_it_says_and_for_nothing_after_the_end() -> None:
+    clock = VirtualClock()
+    rules = AT_ONCE_TABLE | {"agent": {"sales": {"on_busy": "steer"}}}
+    async with TurnTake("memory://", rules=rules, agent=Promise(), clock=clock) as turns:
+        await turns.accept([Arrival(ADA, Message("m1", "hi"), "sales")])
+        await clock.advance(10)
+        turn_id = (await only_turn(turns)).id
+        waiting = asyncio.create_task(turns.arrivals(turn_id, 200))
+        await clock.advance(200)
+        assert waiting.done()
+        await turns.receive("there?", conversation="ada", id="m2")
+        assert [message.text for message in (await turns.absorb(turn_id)).absorbed] == ["there?"]
+        await turns.complete(turn_id, ("done",))
+        over = await turns.arrivals(turn_id, 600_000)
+    assert over is not None
+    assert (over.record.status, over.messages) == ("answered", ())
+
+
 async def test_a_late_failure_leaves_the_newer_attempt_alone() -> None:
     clock = VirtualClock()
     async with TurnTake("memory://", rules=AT_ONCE, agent=Promise(), clock=clock) as turns:

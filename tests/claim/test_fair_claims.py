@@ -3,10 +3,14 @@
 import asyncio
 from collections import Counter
 
+from harness.fake_outbound import Postbox
 from turntake.buffer.memory import MemoryStore
 from turntake.deliver.turn import Turn
+from turntake.platforms.replies import Recipient
 from turntake.rules.fairness import ClaimOrder
+from turntake.rules.live import Said
 from turntake.rules.records import Claim
+from turntake.rules.scopes import DEFAULT
 from turntake.service import TurnTake
 from turntake.testing.clock import VirtualClock
 
@@ -142,3 +146,80 @@ async def test_after_a_rush_turns_are_claimed_as_before() -> None:
         await say(turns, "latest", "acme")
         await clock.advance(100)
         assert store.asked[-1] == (4, False)
+
+
+async def test_a_limit_of_turns_counts_for_everybody_and_from_the_moment_it_is_set() -> None:
+    clock, agent = VirtualClock(), Agent()
+    rules = AT_ONCE | {"tenant_turns": 3}
+    async with TurnTake(
+        MemoryStore(clock), rules=rules, agent=agent, concurrency=10, clock=clock, shutdown_ms=0
+    ) as turns:
+        for number in range(5):
+            await say(turns, f"c{number}")
+        await clock.advance(100)
+        assert len(agent.seen) == 3
+        await turns.rule_keeper.change({DEFAULT: Said({"tenant_turns": 4})}, "ann")
+        await clock.advance(100)
+        assert len(agent.seen) == 4
+
+
+async def test_what_a_tenant_took_before_counts_at_the_next_claim() -> None:
+    clock, agent = VirtualClock(), Agent()
+    async with TurnTake(
+        MemoryStore(clock), rules=AT_ONCE, agent=agent, concurrency=1, clock=clock, shutdown_ms=0
+    ) as turns:
+        for number in range(6):
+            await say(turns, f"c{number}", "noisy")
+            await clock.advance(10)
+        await say(turns, "hello", "quiet")
+        for _ in range(3):
+            await agent.let_go(clock)
+    assert "quiet:hello" in agent.seen[:3]
+
+
+class Slow(Postbox):
+    """Takes five seconds for each reply."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def send(self, to: Recipient, index: int, text: str) -> str:
+        await self._clock.sleep(5_000)
+        return await super().send(to, index, text)
+
+
+async def test_an_answer_on_its_way_out_is_no_turn_that_runs() -> None:
+    clock, seen = VirtualClock(), []
+
+    async def answer(turn: Turn) -> str:
+        seen.append(turn.conversation.conversation)
+        return "hi"
+
+    rules = AT_ONCE | {"tenant": {"acme": {"tenant_turns": 1}}}
+    async with TurnTake(MemoryStore(clock), rules=rules, agent=answer, outbound=Slow(clock), clock=clock) as turns:
+        for name in ("c0", "c1"):
+            await say(turns, name, "acme")
+        await clock.advance(1_000)
+        assert seen == ["c0", "c1"]
+
+
+async def test_an_order_asks_for_agents_only_where_they_have_priorities() -> None:
+    """The store has to read rows for that."""
+    is_by_agent = []
+
+    class Asked(MemoryStore):
+        async def claim(self, limit: int, lease_ms: int, order: ClaimOrder | None = None) -> list[Claim]:
+            if order is not None:
+                is_by_agent.append(order.is_by_agent)
+            return await super().claim(limit, lease_ms, order)
+
+    for scope in ({"agent": {"sales": {"priority": 5}}}, {"priority": 5, "agent": {"sales": {"capacity": 5}}}):
+        clock = VirtualClock()
+        store = Asked(clock)
+        rules = AT_ONCE | scope
+        async with TurnTake(store, rules=rules, agent=Agent(), concurrency=1, clock=clock, shutdown_ms=0) as turns:
+            await say(turns, "ann")
+            await clock.advance(100)
+        assert set(is_by_agent) == {"priority" not in scope}
+        is_by_agent.clear()

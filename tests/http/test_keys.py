@@ -12,7 +12,7 @@ import pytest
 from harness.servers import Later, calling, talking
 from turntake import ConversationKey, Rules, StoreUnavailable, TurnTake
 from turntake.accept.caller import has_replies
-from turntake.buffer.document_watch import LOOK_EVERY_MS
+from turntake.buffer.document_watch import LOOK_EVERY_MS, DocumentWatch
 from turntake.buffer.memory import MemoryStore
 from turntake.http.routes import ENDPOINTS
 from turntake.rules.api_keys import ANYBODY, EVERY_SCOPE
@@ -222,6 +222,42 @@ async def test_two_that_make_keys_at_once_lose_none() -> None:
         await asyncio.gather(*(turns.keys.make(ANYBODY, "k", ["orders"]) for turns in (here, there) for _ in range(5)))
         await here.keys.refresh()
         assert len(here.keys.list(ANYBODY)) == 10
+
+
+async def test_whoever_was_beaten_to_a_change_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the other one wrote: neither key is lost."""
+    store = MemoryStore(VirtualClock())
+    here, there = (TurnTake(store, role="accept", clock=store.clock) for _ in range(2))
+    swap = store.documents.swap
+
+    async def beaten(name: str, version: int, body: bytes) -> bool:
+        monkeypatch.undo()
+        await there.keys.make(ANYBODY, "quicker", ["orders"])
+        return await swap(name, version, body)
+
+    async with here, there:
+        monkeypatch.setattr(store.documents, "swap", beaten)
+        await here.keys.make(ANYBODY, "slower", ["orders"])
+        await there.keys.refresh()
+        assert [key.name for key in there.keys.list(ANYBODY)] == ["slower", "quicker"]
+
+
+async def test_a_key_is_revoked_by_a_process_that_did_not_know_of_it_yet() -> None:
+    store = MemoryStore(VirtualClock())
+    here, there = (TurnTake(store, role="accept", clock=store.clock) for _ in range(2))
+    async with here, there:
+        key, _ = await here.keys.make(ANYBODY, "crm", ["orders"])
+        assert await there.keys.revoke(ANYBODY, key.id) is not None
+
+
+async def test_nothing_is_known_of_another_store_than_the_one_that_is_open() -> None:
+    """Neither who may come in nor with which secret tokens are made."""
+    turns, away = accepting(), MemoryStore(VirtualClock())
+    assert turns.keys.token_for("turn_1") == ""
+    async with turns:
+        assert not turns.keys.is_unreadable
+    turns.keys.open(away, DocumentWatch(away))
+    assert turns.keys.is_unreadable
 
 
 async def test_a_request_asks_no_store_for_its_key(monkeypatch: pytest.MonkeyPatch) -> None:

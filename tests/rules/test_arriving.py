@@ -5,10 +5,12 @@ from msgspec.structs import replace
 
 from turntake.rules.arriving import arrive
 from turntake.rules.conversation import Change, Conversation, Progress, Stop
+from turntake.rules.cues import cue_of
 from turntake.rules.key import ConversationKey
 from turntake.rules.message import Message
 from turntake.rules.records import Append
 from turntake.rules.rules import Rules
+from turntake.rules.scopes import Layer, RuleBook, RuleScope
 from turntake.rules.transitions import claim, receive
 from turntake.rules.words import NO_CUE, Cue
 from turntake.testing.clock import START
@@ -25,6 +27,14 @@ def test_a_message_is_for_the_agent_that_it_names_or_that_the_conversation_has(n
     stop = arrive(WITH_SALES, Append(ANN, Message("m2", "stop"), Rules(), named, Cue("stop")), START)
     assert isinstance(stop, Stop)
     assert (stop.conversation.agent, stop.turn.agent) == (agent, agent)
+
+
+def test_a_message_that_names_no_agent_says_what_it_says_to_the_conversations_own() -> None:
+    """Agents may have words of their own."""
+    rules = RuleBook({RuleScope("agent", "sales"): Layer({"stop_words": ["halt"]})}).of(ANN)
+    halt = Message("m2", "Halt!")
+    assert isinstance(arrive(WITH_SALES, Append(ANN, halt, rules, "", cue_of(halt, rules)), START), Stop)
+    assert isinstance(arrive(Conversation(), Append(ANN, halt, rules, "", cue_of(halt, rules)), START), Change)
 
 
 ANSWERED = claim(WITH_SALES, ANN, 60_000, START + 1_000)

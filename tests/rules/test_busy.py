@@ -50,6 +50,12 @@ def test_a_turn_is_no_larger_than_it_may_be_with_all_that_it_absorbed() -> None:
     assert absorbed(receive(ANSWERED, STEER, LATER, size=901).conversation).size == 100
 
 
+def test_what_was_on_hold_is_absorbed_once_somebody_flushed_it() -> None:
+    held = touch(receive(ANSWERED, STEER, LATER).conversation, ANN, Touch("hold", 60_000), STEER, LATER).conversation
+    assert absorbed(held).tail == 1
+    assert absorbed(touch(held, ANN, Touch("flush"), STEER, LATER).conversation).tail == 2
+
+
 def test_what_was_cleared_is_never_absorbed_with_what_came_after_it() -> None:
     waiting = receive(ANSWERED, STEER, LATER).conversation
     cleared = touch(waiting, ANN, Touch("clear"), STEER, LATER).conversation

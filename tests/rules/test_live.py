@@ -13,6 +13,7 @@ from turntake.rules.live import (
     AUTHOR_LENGTH,
     CHANGES_KEPT,
     MOST_BYTES,
+    MOST_LAYERS_OF_TENANT,
     LiveRules,
     Said,
     Wanted,
@@ -147,6 +148,14 @@ def test_it_knows_who_has_not_been_told() -> None:
 )
 def test_a_scope_is_one_of_a_conversations(scope: RuleScope, is_one: bool) -> None:
     assert is_among({scope}, ANN, "sales") == is_one
+
+
+def test_the_room_of_a_tenant_is_not_used_up_by_others() -> None:
+    others = {RuleScope("tenant", f"t{number}"): said(silence_ms=1) for number in range(MOST_LAYERS_OF_TENANT)}
+    check(after(others, {ACME: said(silence_ms=1)}), {}, {"acme"})
+    own = {RuleScope("conversation", f"acme:generic:default:c{n}"): said(silence_ms=1) for n in range(len(others))}
+    with pytest.raises(ValueError, match=f"There are {MOST_LAYERS_OF_TENANT} layers already"):
+        check(after(own, {ACME: said(silence_ms=1)}), {}, {"acme"})
 
 
 def test_layers_and_changes_take_no_more_room_than_there_is() -> None:

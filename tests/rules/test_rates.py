@@ -21,6 +21,13 @@ def test_a_minutes_worth_may_come_at_once_and_then_one_at_a_time() -> None:
     assert buckets.take({MESSAGES: 1}, 1_000) == RateRefusal(MESSAGES, 1_000)
 
 
+def test_an_hour_of_silence_saves_no_more_than_a_bucket() -> None:
+    buckets, later = Buckets(), 60 * MINUTE_MS
+    assert buckets.take({MESSAGES: 1}, 0) is None
+    assert [buckets.take({MESSAGES: 1}, later) for _ in range(60)] == [None] * 60
+    assert buckets.take({MESSAGES: 1}, later) == RateRefusal(MESSAGES, 1_000)
+
+
 def test_what_is_refused_takes_nothing() -> None:
     """Neither of its own bucket nor of another that had enough: whoever is told to wait is not set back by that."""
     buckets = Buckets()

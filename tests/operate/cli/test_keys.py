@@ -44,7 +44,8 @@ def test_a_key_is_made_listed_and_revoked(capsys: Output) -> None:
     assert (key["name"], key["scopes"], key["tenants"]) == ("crm", ["orders", "events"], ["acme"])
     assert main(["keys", "revoke", str(key["id"])]) == 0
     assert main(["keys", "list"]) == 0
-    assert "crm (revoked" in capsys.readouterr().out
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert ("crm (revoked" in line, line.endswith("acme     orders events")) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +78,12 @@ def test_a_server_for_others_starts_once_there_is_a_key(tmp_path: Path, capsys: 
     with served(tmp_path, "--host", "0.0.0.0", *PATIENT) as server:
         assert not any("anybody on this machine gets in" in line["message"] for line in server.log)
         at = ["--url", server.url, "--key", owner]
-        reader = made(capsys, "reader", "--scope", "conversations:read", *at)
+        reader = made(capsys, "reader", "--scope", "conversations:read", "--tenant", "acme", *at)
         with Client(server.url, reader) as client:
             assert client.get("/v1/conversations")["conversations"] == []
             with pytest.raises(TurntakeError, match="lacks the scope `admin`"):
                 client.get("/v1/keys")
-        assert [key["name"] for key in listed(capsys, *at)] == ["reader", "owner"]
+        assert [(key["name"], key["tenants"]) for key in listed(capsys, *at)] == [("reader", ["acme"]), ("owner", None)]
         # By another process, in the store itself: the server sees that soon.
         assert main(["keys", "revoke", str(listed(capsys)[0]["id"])]) == 0
         with Client(server.url, reader) as client, pytest.raises(TurntakeError, match="does not know this API key"):

@@ -116,6 +116,13 @@ def test_history_and_the_way_back(shell: Shell) -> None:
     assert "there are 0 to 3" in shell.complains("rollback", "7")
 
 
+def test_an_id_may_hold_whatever_a_name_may(shell: Shell) -> None:
+    for id in ("a=b", "a b?", "100%"):
+        shell.says("set", "tenant", id, "silence_ms=700")
+        assert f"tenant {id}  silenceMs=700" in shell.says("get", "tenant", id)
+        shell.says("delete", "tenant", id)
+
+
 def test_explain_shows_where_each_value_comes_from(shell: Shell) -> None:
     shell.says("set", "agent", "sales", "activity_ms=7")
     lines = {line.split()[0]: line for line in shell.says("explain", KEY, "--agent", "sales").splitlines()}
@@ -128,6 +135,8 @@ def test_explain_says_what_would_be_done_with_a_message(shell: Shell, server: ht
     said = shell.says("explain", KEY, "--message", "hello?")
     assert "1 message would wait and be due in 2" in said
     assert said.endswith("because of: silence.\n")
+    shell.says("set", "agent", "sales", "flush_words=hello")
+    assert "because of: flush word" in shell.says("explain", KEY, "--message", "hello?", "--agent", "sales")
     assert "It would be ignored." in shell.says("explain", KEY, "--message", " ")
     assert server.get("/v1/conversations").json()["conversations"] == []
 

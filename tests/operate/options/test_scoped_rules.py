@@ -70,3 +70,9 @@ def test_the_service_lives_by_them() -> None:
     assert turns.rules_for(BOB) == Rules(capacity=40)
     assert turns.rules_for(BOB, "sales") == Rules(capacity=40, activity_ms=1)
     assert turns.rules_for(ANN).max_wait_ms == 6_000
+
+
+def test_a_name_is_written_as_people_write_it() -> None:
+    """Keys have one form of it."""
+    written('store = "memory://"\n[rules.tenant."cafe\u0301"]\nsilence_ms = 700\n')
+    assert RuleBook(load(environ={}).layers).rules_for(ConversationKey.of("ann", tenant="caf\u00e9")).silence_ms == 700
