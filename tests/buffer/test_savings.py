@@ -121,6 +121,36 @@ async def test_a_process_that_was_only_quiet_loses_its_slot_and_no_sums(clock: V
     assert len(await slots(store)) == 2
 
 
+async def test_a_process_that_lost_its_slot_counts_nothing_twice_in_one_that_was_given_back(
+    clock: VirtualClock,
+) -> None:
+    store = MemoryStore(clock)
+    quiet, gone, other = (process(store) for _ in range(3))
+    for totals in (quiet, gone):
+        answer(totals)
+        await totals.flush()
+    await clock.advance(SLOT_GONE_MS + 1)
+    answer(other)
+    await other.flush()
+    answer(quiet)
+    await quiet.flush()
+    assert len(await slots(store)) == 2
+    assert (await other.read()).total.turns == 4
+
+
+async def test_since_is_when_the_first_of_them_began(clock: VirtualClock) -> None:
+    """Whoever takes a slot goes on from there, and one more slot changes nothing."""
+    store = MemoryStore(clock)
+    answer(first := process(store))
+    await first.flush()
+    for _ in range(2):
+        await clock.advance(SLOT_GONE_MS // 2 + 1)
+        answer(later := process(store))
+        await later.flush()
+        assert (await later.read()).since == AT
+    assert len(await slots(store)) == 2
+
+
 async def test_a_write_of_unknown_fate_counts_once(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is written again by the same process, at its next write or its last."""
     store = MemoryStore(clock)

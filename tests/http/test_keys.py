@@ -248,6 +248,16 @@ async def test_a_key_is_revoked_by_a_process_that_did_not_know_of_it_yet() -> No
     async with here, there:
         key, _ = await here.keys.make(ANYBODY, "crm", ["orders"])
         assert await there.keys.revoke(ANYBODY, key.id) is not None
+        async with calling(here.asgi(api_keys=[OWNER])) as client:
+            (listed,) = (await client.get("/v1/keys", headers={"X-API-Key": OWNER})).json()["keys"]
+        assert listed["revokedAt"] is not None
+
+
+async def test_keys_that_are_set_count_without_blanks_and_instead_of_the_made_one() -> None:
+    async with served(api_keys=[f" {OWNER}\n"], made_key="the-made-key") as client:
+        assert (await client.get("/v1/conversations")).status_code == 200
+        made_one = await client.get("/v1/conversations", headers={"X-API-Key": "the-made-key"})
+        assert made_one.status_code == 401
 
 
 async def test_nothing_is_known_of_another_store_than_the_one_that_is_open() -> None:

@@ -10,7 +10,9 @@ from harness.servers import Later, calling
 from turntake import ConversationKey, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.rules.api_keys import ANYBODY
+from turntake.rules.live import Said
 from turntake.rules.rules import Rules
+from turntake.rules.scopes import RuleScope
 from turntake.testing.clock import VirtualClock
 
 ANN = ConversationKey.of("ann", tenant="acme", channel="whatsapp")
@@ -226,6 +228,17 @@ async def test_explain_names_the_limits_that_apply(client: httpx2.AsyncClient) -
     assert (await client.post("/v1/rules/explain", json=message)).json()["limits"] == [own, of_sales]
     asked = {"conversation": "default:generic:default:bob"}
     assert (await client.get("/v1/rules/explain", params=asked)).json()["limits"] == []
+
+
+async def test_what_another_process_set_a_moment_ago_is_shown_and_deleted(
+    client: httpx2.AsyncClient, turns: TurnTake, clock: VirtualClock
+) -> None:
+    async with TurnTake(turns.store, role="accept", clock=clock) as other:
+        sales = RuleScope("agent", "sales")
+        await other.rule_keeper.change({sales: Said({"silence_ms": 5})}, "ann")
+        assert (await client.get("/v1/rules/agent/sales")).json()["rules"] == {"silenceMs": 5}
+        await other.rule_keeper.change({sales: None, RuleScope("agent", "support"): Said({"silence_ms": 6})}, "ann")
+        assert (await client.delete("/v1/rules/agent/support")).status_code == 204
 
 
 async def test_explain_knows_the_agent_that_a_conversation_has(client: httpx2.AsyncClient) -> None:

@@ -70,3 +70,15 @@ def test_one_tenant_is_shown_alone() -> None:
     view = stats_view(SAVED, PRICED, ADMIN, "acme")
     assert [each.tenant for each in view.tenants] == ["acme"]
     assert view.total.calls_avoided == 3
+
+
+def test_a_key_of_some_tenants_asks_for_no_other() -> None:
+    with talking(TurnTake("memory://", role="accept")) as client:
+        asked = {"name": "crm", "scopes": sorted(EVERY_SCOPE), "tenants": ["acme"]}
+        crm = {"X-API-Key": client.post("/v1/keys", json=asked).json()["key"]}
+        answers = [client.get("/v1/stats", params={"tenant": name}, headers=crm) for name in ("acme", "globex")]
+        assert [answer.status_code for answer in answers] == [200, 404]
+
+
+def test_a_call_may_cost_less_than_a_cent() -> None:
+    assert stats_view(SAVED, SavingsOptions(call_price=0.0001), ADMIN).total.money_saved == 0.0006
