@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from turntake.rules.api_keys import (
     EVERY_SCOPE,
     MOST_KEYS,
+    MOST_KEYS_OF_TENANT,
     MOST_REVOKED,
     SCOPES,
     ApiKey,
@@ -90,6 +91,17 @@ def test_a_revoked_key_makes_room_for_another_and_those_revoked_first_are_forgot
     assert book.find(newest_first[0]) is None
     assert all(book.find(key_id) is not None for key_id in newest_first[1:])
     assert book.with_key(a_key(MOST_KEYS)).keys[-1] == a_key(MOST_KEYS)
+
+
+def test_the_keys_of_others_take_no_room_of_a_tenant() -> None:
+    acme = Caller("admin", tenants=frozenset({"acme"}))
+    for tenants, is_full in ((("globex",), False), (("acme",), True)):
+        book = KeyBook(keys=tuple(a_key(number, tenants=tenants) for number in range(MOST_KEYS_OF_TENANT)))
+        if is_full:
+            with pytest.raises(ValueError, match="revoke some"):
+                book.with_key(a_key(MOST_KEYS), acme)
+        else:
+            book.with_key(a_key(MOST_KEYS), acme)
 
 
 def test_a_book_of_a_later_release_is_read() -> None:

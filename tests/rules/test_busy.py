@@ -59,7 +59,7 @@ def test_what_was_on_hold_is_absorbed_once_somebody_flushed_it() -> None:
 def test_what_was_cleared_is_never_absorbed_with_what_came_after_it() -> None:
     waiting = receive(ANSWERED, STEER, LATER).conversation
     cleared = touch(waiting, ANN, Touch("clear"), STEER, LATER).conversation
-    assert absorbed(receive(cleared, STEER, LATER).conversation).tail == 1
+    assert absorbed(receive(cleared, STEER, LATER).conversation, Rules(on_busy="steer")).tail == 1
 
 
 def test_an_interrupted_turn_is_counted_with_the_first_portion_of_what_waits() -> None:
