@@ -205,6 +205,7 @@ def test_options_in_code_are_checked_as_those_in_a_file(options: dict[str, Any])
     ("options", "says"),
     [
         ({"rules": ["silence_ms"]}, "rules= is of type list: write Rules"),
+        ({"rules": {"tenant": {"acme": {"min_messages": 9, "max_messages": 5}}}}, "min_messages is above max_messages"),
         ({"rules": "quick"}, 'There is no preset "quick"; there are: complex-inquiry'),
         ({"role": "worker"}, "There is no role 'worker'; there are: all, accept, work."),
         ({"agent": "echo"}, "agent= is of type str: give a function that takes a Turn"),

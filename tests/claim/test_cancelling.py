@@ -39,6 +39,7 @@ async def test_whoever_promised_a_turn_is_told_once_that_it_is_over() -> None:
     agents.promised(ann)
     agents.interrupted(ann.key, "turn_other", None, None)
     agents.interrupted(ann.key, ann.turn.id, ann.epoch - 1, None)
+    assert not agents._tasks, "neither another turn nor another claim is this one"
     for _ in range(2):
         agents.interrupted(ann.key, ann.turn.id, ann.epoch, None)
     await asyncio.gather(*agents._tasks)

@@ -46,7 +46,7 @@ async def test_whoever_works_on_a_turn_that_was_completed_elsewhere_is_stopped(
             cancelled.append(turn.text)
             raise
 
-    async with TurnTake(store, rules=AT_ONCE, agent=answer, concurrency=1, clock=clock) as turns:
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, concurrency=1, clock=clock, shutdown_ms=0) as turns:
         await say(turns, "hello")
         await clock.advance(10)
         await say(turns, "later", to="bob")

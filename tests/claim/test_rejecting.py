@@ -71,7 +71,8 @@ async def test_the_notice_is_in_the_senders_language(clock: VirtualClock, store:
     async def answer(turn: Turn) -> None:
         await clock.sleep(1_000)
 
-    async with TurnTake(store, rules=REJECT, agent=answer, outbound=postbox, clock=clock) as turns:
+    turns = TurnTake(store, rules=REJECT, agent=answer, outbound=postbox, clock=clock, shutdown_ms=0)
+    async with turns:
         await say(turns, "a")
         await clock.advance(100)
         (receipt,) = await turns.accept([Arrival(ADA, Message("m2", "b", metadata={"language": "de"}))])

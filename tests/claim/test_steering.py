@@ -187,7 +187,7 @@ async def test_messages_are_shown_to_an_answer_of_which_a_part_was_sent(
             seen.append(message.text)
             return
 
-    async with TurnTake(store, rules=STEER, agent=answer, outbound=Postbox(), clock=clock) as turns:
+    async with TurnTake(store, rules=STEER, agent=answer, outbound=Postbox(), clock=clock, shutdown_ms=0) as turns:
         await say(turns, "first")
         await clock.advance(100)
         await say(turns, "second")
