@@ -118,7 +118,7 @@ class Attempt:
 
     def pause_ms(self) -> int:
         """0 if it may begin; else for how long to hand the turn back, since nobody is there to take it."""
-        return 0 if self._ended is not None else self._shared.breakers.pause_ms(next_call, self.claim)
+        return 0 if self._ended is not None else self._shared.breakers.pause_ms(next_call, self.held.claim)
 
     def arrived(self, message: Message) -> None:
         """A message came in for this conversation while it is being answered."""
@@ -171,19 +171,19 @@ class Attempt:
 
     async def _send(self) -> Settlement:
         """Sends the saved answer from a place of its account, and lets other turns have the worker slot."""
-        is_new = not self.claim.turn.progress.is_final  # else its account was asked for before the attempt began
-        if is_new and (pause_ms := self._shared.breakers.pause_ms(account_of, self.claim)):
+        is_new = not self.held.claim.turn.progress.is_final  # else its account was asked for before the attempt began
+        if is_new and (pause_ms := self._shared.breakers.pause_ms(account_of, self.held.claim)):
             return Retry(pause_ms, is_failure=False)
         self.is_sending = True
         self._shared.free_slot()
-        async with self._shared.places.taken(account_of(self.claim)) as has_place:
+        async with self._shared.places.taken(account_of(self.held.claim)) as has_place:
             if has_place:
                 return await self._outbox.send_rest()
         return Retry(NO_PLACE_PAUSE_MS, is_failure=False)
 
     async def _hand_over(self) -> Answer | Pending:
         breakers, sink = self._shared.breakers, self._ports.sink
-        turn = Turn(self.claim, self._control, self._ports.token_for, self._rules.text_format)
+        turn = Turn(self.held.claim, self._control, self._ports.token_for, self._rules.text_format)
         try:
             async with self._ports.outbound.composing(self._outbox.recipient):
                 if sink.is_bounded:
@@ -194,12 +194,12 @@ class Attempt:
         except (ClaimLost, StoreUnavailable):
             raise
         except Away:
-            breakers.missed(agent_of, self.claim)
+            breakers.missed(agent_of, self.held.claim)
             raise
         except Exception:
-            breakers.reached(agent_of, self.claim)
+            breakers.reached(agent_of, self.held.claim)
             raise
-        breakers.reached(agent_of, self.claim)
+        breakers.reached(agent_of, self.held.claim)
         return outcome
 
     async def _wait_for_completion(self, pending: Pending) -> None:
@@ -207,11 +207,11 @@ class Attempt:
         # A quick agent may have completed the turn already, which ends this claim.
         with suppress(ClaimLost):
             await self.held.extend(pending.within_ms, "promised")
-        self._ports.observers.tell(Observer.pending, self.claim, pending.within_ms)
+        self._ports.observers.tell(Observer.pending, self.held.claim, pending.within_ms)
 
     def _after(self, error: Exception) -> Settlement:
         self.error = error
-        return settlement_after(error, self.claim, self._outbox.progress, self._rules, self.held.clock.now())
+        return settlement_after(error, self.held.claim, self._outbox.progress, self._rules, self.held.clock.now())
 
 
 def _is_being_cancelled() -> bool:

@@ -131,8 +131,10 @@ class LoopbackOnly:
         return self._app(scope, receive, send)
 
     def _refuse_strangers(self, scope: Scope) -> None:
-        has_made_key = self._callers.has_made_key
-        problem = _reached(has_made_key) if self._is_reached else stranger(scope, self._health_paths)
+        if self._is_reached:
+            problem: Problem | None = _reached(self._callers.has_made_key)
+        else:
+            problem = stranger(scope, self._health_paths)
         if problem is None:
             return
         caller = self._callers.find(scope)
