@@ -381,6 +381,18 @@ async def test_what_was_live_in_another_store_does_not_count_in_this_one(clock: 
         assert turns.rules_for(ANN).silence_ms == 1_000
 
 
+async def test_what_was_told_in_another_store_is_told_anew_in_this_one(clock: VirtualClock) -> None:
+    """At once, though versions begin at 1 again."""
+    first, second = MemoryStore(clock), MemoryStore(clock)
+    keeper, tellings = await keeper_of(first), Tellings()
+    await keeper.change({OWN: silence(5_000)}, "ann")
+    await tellings.by("first", keeper)
+    keeper.open(second, DocumentWatch(second))
+    await keeper.change({OWN: silence(5_000)}, "ann")
+    await tellings.by("second", keeper)
+    assert tellings.seen == ["first", "second"]
+
+
 async def test_a_change_for_some_leaves_others_as_they_are(store: MemoryStore, clock: VirtualClock) -> None:
     """Also those who wait by settings that were others when their messages came."""
     async with processes(store, rules={"silence_ms": 7_000}) as (earlier,):

@@ -163,6 +163,20 @@ async def test_a_limit_of_turns_counts_for_everybody_and_from_the_moment_it_is_s
             assert len(agent.seen) == most
 
 
+async def test_tenants_that_were_seen_are_known_after_a_change_of_the_rules() -> None:
+    """Though no rule names them: half of the free slots are asked for, and the rest is left to whoever is next."""
+    clock, agent = VirtualClock(), Agent()
+    store = Watched(clock)
+    async with TurnTake(store, rules=AT_ONCE, agent=agent, concurrency=10, clock=clock, shutdown_ms=0) as turns:
+        await say(turns, "first", "acme")
+        await clock.advance(100)
+        await turns.rule_keeper.change({DEFAULT: Said({"capacity": 9})}, "ann")
+        store.asked.clear()
+        await say(turns, "second", "acme")
+        await clock.advance(100)
+    assert store.asked[0] == (4, False)
+
+
 async def test_what_a_tenant_took_before_counts_at_the_next_claim() -> None:
     clock, agent = VirtualClock(), Agent()
     async with TurnTake(

@@ -10,6 +10,7 @@ from harness.turns import ADA, AT_ONCE, only_turn, say
 from turntake import Rules, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.store import Hint
+from turntake.platforms.replies import Recipient
 from turntake.rules.conversation import Touch
 from turntake.testing.clock import VirtualClock
 
@@ -165,6 +166,33 @@ async def test_arrivals_end_with_the_handler(clock: VirtualClock, store: MemoryS
         await clock.advance(100)
         await say(turns, "second")
         await clock.advance(200)
+        assert watchers[0].done()
+        assert await watchers[0] == ["second"]
+
+
+async def test_a_task_that_the_handler_left_behind_sees_what_comes_while_the_answer_is_sent(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    watchers: list[asyncio.Future[list[str]]] = []
+
+    class Slow(Postbox):
+        async def send(self, to: Recipient, index: int, text: str) -> str:
+            await clock.sleep(1_000)
+            return await super().send(to, index, text)
+
+    async def watch(turn: Turn) -> list[str]:
+        return [message.text async for message in turn.arrivals()]
+
+    async def answer(turn: Turn) -> str:
+        watchers.append(asyncio.ensure_future(watch(turn)))
+        return "hi"
+
+    async with TurnTake(store, rules=AT_ONCE, agent=answer, outbound=Slow(), clock=clock, shutdown_ms=0) as turns:
+        await say(turns, "first")
+        await clock.advance(100)
+        assert (await only_turn(turns)).status == "replying"
+        await say(turns, "second")
+        await clock.advance(1_000)
         assert watchers[0].done()
         assert await watchers[0] == ["second"]
 

@@ -5,10 +5,11 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from harness.turns import AT_ONCE, answered_turns, only_turn, say
-from turntake import ConversationKey, StoreUnavailable, Turn, TurnTake
+from harness.turns import ADA, AT_ONCE, answered_turns, only_turn, say
+from turntake import ConversationKey, Rules, StoreUnavailable, Turn, TurnTake
 from turntake.buffer.memory import MemoryStore
 from turntake.buffer.sqlite.schema import connect
+from turntake.rules.conversation import Touch
 from turntake.rules.fairness import ClaimOrder
 from turntake.rules.records import Claim
 from turntake.rules.watch import JOIN_MS
@@ -29,6 +30,23 @@ async def test_a_slow_conversation_never_delays_another(clock: VirtualClock, sto
         await say(turns, "quick", to="bob")
         await clock.advance(10)
         assert answered == ["quick"]
+
+
+async def test_what_is_flushed_while_the_worker_sleeps_is_answered_at_once(
+    clock: VirtualClock, store: MemoryStore
+) -> None:
+    """And not when it looks again by itself."""
+    answered = []
+
+    async def answer(turn: Turn) -> None:
+        answered.append(turn.text)
+
+    async with TurnTake(store, rules=Rules(silence_ms=20_000), agent=answer, clock=clock) as turns:
+        await say(turns, "hello")
+        await clock.advance(100)
+        await turns.touch(ADA, Touch("flush"))
+        await clock.advance(1)
+        assert answered == ["hello"]
 
 
 async def test_no_more_handlers_run_than_allowed(clock: VirtualClock, store: MemoryStore) -> None:

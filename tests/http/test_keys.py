@@ -298,6 +298,8 @@ async def test_while_the_keys_cannot_be_read_nobody_comes_in_without_a_set_one()
             refused = await client.get("/v1/conversations", headers=headers)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert (await client.get("/v1/conversations", headers={"X-API-Key": "the-made-key"})).status_code == 200
+        stranger = {"X-API-Key": "", "X-Forwarded-For": "192.0.2.7"}
+        assert (await client.get("/healthz", headers=stranger)).status_code == 403, "public, and for this machine only"
         store.documents.versions = answering  # type: ignore[method-assign]
         await clock.advance(LOOK_EVERY_MS)
         assert (await client.get("/v1/conversations", headers={"X-API-Key": ""})).status_code == 200

@@ -254,6 +254,18 @@ async def test_explain_knows_the_agent_that_a_conversation_has(client: httpx2.As
     key = (await client.post("/v1/messages", json=message)).json()["conversationKey"]
     answer = (await client.get("/v1/rules/explain", params={"conversation": key})).json()
     assert (answer["agent"], answer["rules"]["activityMs"]["value"]) == ("sales", 7)
+    next_one = {"conversation": "ann", "id": "m2", "text": "hi"}
+    answer = (await client.post("/v1/rules/explain", json=next_one)).json()
+    assert (answer["agent"], answer["rules"]["activityMs"]["value"]) == ("sales", 7)
+
+
+async def test_explain_asked_for_another_agent_than_the_conversation_has(client: httpx2.AsyncClient) -> None:
+    message = {"conversation": "ann", "id": "m1", "text": "hi", "agent": "sales"}
+    key = (await client.post("/v1/messages", json=message)).json()["conversationKey"]
+    answer = (await client.get("/v1/rules/explain", params={"conversation": key, "agent": "support"})).json()
+    assert answer["agent"] == "support"
+    answer = (await client.post("/v1/rules/explain", json={**message, "id": "m2", "agent": "support"})).json()
+    assert answer["agent"] == "support"
 
 
 async def test_what_would_be_done_with_a_message_is_what_is_done_and_asking_does_nothing(

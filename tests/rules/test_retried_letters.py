@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from turntake.rules.conversation import Closed, Conversation, ReplyReport, SealedTurn, Touch
+from turntake.rules.conversation import Closed, Conversation, Portion, ReplyReport, SealedTurn, Touch
 from turntake.rules.key import ConversationKey
 from turntake.rules.retried_letters import RESENT_KEPT, requeue, resume
 from turntake.rules.rules import Rules
@@ -58,3 +58,13 @@ def test_an_edit_that_comes_back_takes_no_room_for_a_message() -> None:
         buffer = requeue(conversation, letter(), count, amendments, START).buffer
         assert buffer is not None
         assert bool(buffer.portions) == is_too_much
+
+
+def test_portions_whose_messages_are_gone_do_not_come_back() -> None:
+    """Of three with two messages each, those that are left fill one or two: the last of them is what waits."""
+    cleared = replace(letter(), portions=(Portion(3, 0, 10), Portion(5, 0, 10), Portion(7, 0, 10)))
+    for count, ends in ((6, [3, 5]), (5, [3, 5]), (4, [3]), (2, [])):
+        buffer = requeue(Conversation(), cleared, count, 0, START).buffer
+        assert buffer is not None
+        first = Conversation().next_seq
+        assert [portion.end - first + 1 for portion in buffer.portions] == ends, count

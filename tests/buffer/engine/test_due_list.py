@@ -91,6 +91,26 @@ async def test_what_one_look_reads_is_all_there_is(due: DueList, index: Index) -
     assert (await look(due)).seen("noisy") == ["c00", "c01", "c02"]
 
 
+async def test_nothing_of_a_crowd_is_remembered_until_the_next_one(due: DueList, index: Index) -> None:
+    crowd(index, 12)
+    await look(due)
+    index.found = index.found[:3]
+    await look(due)
+    index.found = []
+    crowd(index, 4)
+    assert (await look(due)).seen("noisy") == ["c00", "c01", "c02", "c03"]
+
+
+async def test_what_is_among_the_earliest_by_now_is_there_once(due: DueList, index: Index) -> None:
+    """Though it was remembered from beyond them."""
+    crowd(index, 12)
+    assert "c04" in (await look(due)).seen("noisy")
+    index.found = index.found[2:]
+    seen = (await look(due)).seen("noisy")
+    assert "c04" in seen
+    assert len(seen) == len(set(seen))
+
+
 async def test_whoever_is_behind_a_crowd_is_found_page_by_page(due: DueList, index: Index) -> None:
     """Nobody of the crowd is seen twice for that, and few of it are remembered."""
     crowd(index, 30)

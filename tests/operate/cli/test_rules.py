@@ -116,6 +116,14 @@ def test_history_and_the_way_back(shell: Shell) -> None:
     assert "there are 0 to 3" in shell.complains("rollback", "7")
 
 
+def test_history_names_a_version_once_whatever_it_changed(shell: Shell, server: httpx2.Client) -> None:
+    body = {"silenceMs": 700, "platformOverrides": {"whatsapp": {"silenceMs": 800}}}
+    assert server.put("/v1/rules/default", json=body).status_code == 200
+    _, first, second = shell.says("history").splitlines()
+    assert (first.split()[0], first.split()[-1]) == ("1", "silenceMs=700")
+    assert second.split() == ["platform", "whatsapp", "nothing", "->", "silenceMs=800"]
+
+
 def test_an_id_may_hold_whatever_a_name_may(shell: Shell) -> None:
     for id in ("a=b", "a b?", "100%"):
         shell.says("set", "tenant", id, "silence_ms=700")
