@@ -124,3 +124,22 @@ def test_bytes_are_kept_beside_objects_for_as_long_as_these(monkeypatch: pytest.
         if number % 2:
             rows.drop(KEYS[number - 3])
         assert rows._bodies.keys() == rows._rows.keys()
+
+
+def test_a_row_kept_as_bytes_stays_so_and_is_an_object_again_if_it_goes_on_talking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With each message the latest version counts, however it is kept; the objects that others have stay theirs."""
+    monkeypatch.setattr(row_cache, "ROWS_AS_OBJECTS", 1)
+    rows = RowCache()
+    put(rows, 0)
+    other = put(rows, 1)
+    for number in range(1, row_cache.PROMOTED):
+        written = Row(number, Conversation(number))
+        rows.put(KEYS[0], written, encode(written.conversation))
+        assert rows.get(KEYS[0]) == written
+        assert rows.get(KEYS[0]) is not written
+        assert rows.get(KEYS[1]) is other
+    written = put(rows, 0)
+    assert rows.get(KEYS[0]) is written
+    assert rows.get(KEYS[1]) == other

@@ -3,8 +3,10 @@
 How this works: a conversation that talks again is decided on the row that is remembered here, without asking. The
 latest rows are kept as objects. Many more are kept as their bytes after that, which take a third of the room and two
 microseconds to read. Both are bounded, for all shards together, and what was not written for longest is forgotten
-first. (Two generations of bytes, of which the older is dropped whole, would need no order. But of 200,000 conversations
-that talk at random they had forgotten half when those talked again.)
+first. A row that is kept as bytes stays so when it is written again, but for one in eight: where far more conversations
+talk than there are objects, to make and drop one with each message would cost more than reading the bytes does; where
+few do, each is an object again soon. (Two generations of bytes, of which the older is dropped whole, would need no
+order. But of 200,000 conversations that talk at random they had forgotten half when those talked again.)
 
 Beyond that, nearly every row is unknown. Taking each for new would have most drafts refused and written a second time,
 so while most unknown rows turn out to exist, they are read first, all of a batch in one call. While most of them are
@@ -30,6 +32,8 @@ MOST_BYTES = 96_000_000
 ENTRY_BYTES = 190
 # A part of the oldest is forgotten at once, since a dict finds its first entry by passing over all that were taken out.
 FORGOTTEN_PART = 50
+# One of so many rows that are kept as bytes becomes an object when it is written again.
+PROMOTED = 8
 # How much one unknown row says about the next: a change of habits is noticed after about ten.
 LEARNING = 0.1
 
@@ -50,6 +54,7 @@ class RowCache:
         self._most_bytes = most_bytes
         self._packed: dict[int, bytes] = {}  # a plain one: the garbage collector need not walk through it
         self._packed_bytes = 0
+        self._kept_packed = 0
         self._share_known = 0.0
 
     @property
@@ -66,6 +71,9 @@ class RowCache:
 
     def put(self, key: ConversationKey, row: Row, body: bytes) -> None:
         """The row that was written, with the bytes it was written as; without bytes, one that was there already."""
+        if body and self._stays_packed(key):
+            self._put_bytes(key, row, body)
+            return
         self._bodies.pop(key, None)
         if len(body) > LARGEST_OBJECT:
             self._rows.pop(key, None)
@@ -89,6 +97,12 @@ class RowCache:
     def learn(self, is_known: bool) -> None:
         """A row that was not remembered was there already, or was new."""
         self._share_known += LEARNING * (is_known - self._share_known)
+
+    def _stays_packed(self, key: ConversationKey) -> bool:
+        if key in self._rows or hash(key) not in self._packed:
+            return False
+        self._kept_packed += 1
+        return self._kept_packed % PROMOTED > 0
 
     def _put_bytes(self, key: ConversationKey, row: Row, body: bytes) -> None:
         if not body or not self._most_bytes:
