@@ -35,7 +35,7 @@ def test_every_row_is_served_and_nothing_else() -> None:
     """Each path has one route, with all of its methods."""
     routes = [route for route in accepting().asgi().routes if isinstance(route, Route)]
     served = [f"{method} {route.path}" for route in routes for method in (route.methods or set()) - {"HEAD"}]
-    assert sorted(path.replace(":path}", "}") for path in served) == sorted(map(named, ENDPOINTS))
+    assert sorted(served) == sorted(map(named, ENDPOINTS))
     assert len(routes) == len({endpoint.path for endpoint in ENDPOINTS})
 
 

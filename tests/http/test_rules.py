@@ -79,13 +79,6 @@ async def test_a_platform_that_is_probably_misspelled_is_taken_with_a_warning(cl
     assert [layer["id"] for layer in shown if layer["warnings"]] == ["whatsap"]
 
 
-@pytest.mark.parametrize("spelled", ["acme%2Fwest", "acme/west"])
-async def test_a_tenant_may_have_a_slash_in_its_name(client: httpx2.AsyncClient, turns: TurnTake, spelled: str) -> None:
-    assert (await put(client, f"tenant/{spelled}", silenceMs=700))["id"] == "acme/west"
-    assert turns.rules_for(ConversationKey.of("ann", tenant="acme/west")).silence_ms == 700
-    assert (await client.delete(f"/v1/rules/tenant/{spelled}")).status_code == 204
-
-
 async def test_a_layer_replaces_the_live_one_before_it(client: httpx2.AsyncClient, turns: TurnTake) -> None:
     await put(client, "agent/sales", silenceMs=700, capacity=9)
     await put(client, "agent/sales", silenceMs=800)

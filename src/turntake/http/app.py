@@ -165,9 +165,7 @@ def _route(
     endpoints: list[Endpoint], turns: TurnTake, instances: Mapping[type, ASGIApp], middleware: list[Middleware]
 ) -> Route:
     """One route for all methods at a path: Starlette then names all of them to whoever uses another."""
-    # Tenants and agents may have a slash in their names, which a router sees as one however it was written.
-    path = endpoints[0].path.replace("{scope}/{id}", "{scope}/{id:path}")
-    methods = [endpoint.method for endpoint in endpoints]
+    path, methods = endpoints[0].path, [endpoint.method for endpoint in endpoints]
     handlers = {endpoint.method: endpoint.handler for endpoint in endpoints}
     first = endpoints[0].handler
     if isinstance(first, type):
