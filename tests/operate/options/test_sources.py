@@ -75,6 +75,12 @@ def test_phrases_are_separated_by_commas_alone() -> None:
     assert theirs.hold_words == ("@de", "warte, bitte")
 
 
+def test_a_list_of_phrases_in_brackets_is_refused_outside_the_file() -> None:
+    """Else the brackets would be part of a word that nobody says."""
+    with pytest.raises(ConfigurationError, match=r"stop_words in TURNTAKE_RULES_STOP_WORDS: brackets are for TOML"):
+        load(environ={"TURNTAKE_RULES_STOP_WORDS": ' ["@en"]'})
+
+
 def test_empty_variable_counts_as_not_set() -> None:
     assert load(environ={"TURNTAKE_PORT": ""}).port == 8080
 

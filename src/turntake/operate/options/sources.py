@@ -293,6 +293,8 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 def _converted(setting: Setting, value: Any, where: str, *, is_typed: bool = False) -> Any:
     """The value in its type. Flags and the environment hold texts; TOML has types of its own, which must fit."""
     if not is_typed and _is_list(setting):
+        if setting.has_spaces and value.strip().startswith("["):
+            raise ConfigurationError(f"{setting.key} {where}: brackets are for TOML; write `@en, halt`, with commas.")
         items = value.split(",") if setting.has_spaces else value.replace(",", " ").split()
         value = tuple(" ".join(item.split()) for item in items if item.strip())
     try:
